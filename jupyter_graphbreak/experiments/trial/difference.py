@@ -181,7 +181,7 @@ def _message(error: BaseException | None) -> str:
 
 def _named_values(
     kind: Kind,
-    what: str,
+    prefix: str,
     expected: dict[str, Any],
     actual: dict[str, Any],
     *,
@@ -190,12 +190,12 @@ def _named_values(
 ) -> Iterator[Difference]:
     for name, value in expected.items():
         if name not in actual:
-            yield Difference(kind, f"does not set {what}{name}")
+            yield Difference(kind, f"does not set {prefix}{name}")
         elif (text := difference(value, actual[name], values=values, varying=varying, root=name)) is not None:
-            yield Difference(kind, f"leaves {what}{name} different: {text}")
+            yield Difference(kind, f"leaves {prefix}{name} different: {text}")
     for name in actual:
         if name not in expected:
-            yield Difference(kind, f"sets {what}{name}, which the original does not")
+            yield Difference(kind, f"sets {prefix}{name}, which the original does not")
 
 
 def _state(expected: Result, actual: Result, *, values: bool, varying: frozenset[str]) -> Iterator[Difference]:

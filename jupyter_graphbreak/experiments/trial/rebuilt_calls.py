@@ -44,18 +44,20 @@ class RecordedCall(Protocol):
 def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
     """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
     for path, sketch in call.arguments.items():
-        known = first.arguments.get(path)
-        if isinstance(sketch, Other) and not (isinstance(known, Other) and _can_stand_for(known, sketch)):
+        original = first.arguments.get(path)
+        if isinstance(sketch, Other) and not (isinstance(original, Other) and _can_stand_for(original, sketch)):
             return False
         is_rebuilt = isinstance(sketch, Container) and issubclass(sketch.kind, list | tuple | dict | functools.partial)
-        if isinstance(sketch, Container) and not is_rebuilt and known != sketch:
+        if isinstance(sketch, Container) and not is_rebuilt and original != sketch:
             return False
     return True
 
 
-def _can_stand_for(known: Other, sketch: Other) -> bool:
+def _can_stand_for(original: Other, sketch: Other) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    return known.kind is sketch.kind and (known.identity == sketch.identity or not issubclass(sketch.kind, _CALLABLES))
+    return original.kind is sketch.kind and (
+        original.identity == sketch.identity or not issubclass(sketch.kind, _CALLABLES)
+    )
 
 
 def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
@@ -103,19 +105,19 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
     first = given.named(call)
     tensors: dict[int, torch.Tensor] = {}
 
-    def build(path: Path, known: Any) -> Any:
+    def build(path: Path, original: Any) -> Any:
         sketch = sketches[path]
         match sketch:
             case TensorSketch():
                 if sketch.number not in tensors:
-                    tensors[sketch.number] = tensor_of(sketch, known)
+                    tensors[sketch.number] = tensor_of(sketch, original)
                 return tensors[sketch.number]
             case Container():
-                return _built_container(sketch, path, known, build)
+                return _built_container(sketch, path, original, build)
             case Other():
-                if type(known) is not sketch.kind:
+                if type(original) is not sketch.kind:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
-                return known
+                return original
         return sketch
 
     defaults = default_values(call)
@@ -134,38 +136,39 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
     return bound_arguments(call, built, repeated.keywords)
 
 
-def _built_container(sketch: Container, path: Path, known: Any, build: Callable[[Path, Any], Any]) -> Any:
+def _built_container(sketch: Container, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
     kind = sketch.kind
     if kind is functools.partial:
-        func, args, keywords = (build(path.into("attribute", key), getattr(known, key, None)) for key in sketch.keys)
+        func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys)
         return functools.partial(func, *args, **keywords)
     if hasattr(kind, "_fields"):
-        return kind(*(build(path.into("attribute", key), getattr(known, key, None)) for key in sketch.keys))
-    if dataclasses.is_dataclass(kind) and type(known) is kind:
-        built = copy.copy(known)
+        return kind(*(build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys))
+    if dataclasses.is_dataclass(kind) and type(original) is kind:
+        built = copy.copy(original)
         for key in sketch.keys:
-            object.__setattr__(built, key, build(path.into("attribute", key), getattr(known, key, None)))
+            object.__setattr__(built, key, build(path.into("attribute", key), getattr(original, key, None)))
         return built
     if issubclass(kind, list | tuple):
-        at = [
-            known[index] if is_instance(known, list | tuple) and index < len(known) else None for index in sketch.keys
+        originals = [
+            original[index] if is_instance(original, list | tuple) and index < len(original) else None
+            for index in sketch.keys
         ]
-        return kind(build(path.into("item", index), part) for index, part in zip(sketch.keys, at, strict=True))
+        return kind(build(path.into("item", index), part) for index, part in zip(sketch.keys, originals, strict=True))
     if kind is dict:
-        parts = known if is_instance(known, dict) else {}
+        parts = original if is_instance(original, dict) else {}
         return {key: build(path.into("item", key), parts.get(key)) for key in sketch.keys}
-    if type(known) is kind:
-        return known
+    if type(original) is kind:
+        return original
     raise CannotRebuildError(f"{path} is an object that cannot be created again")
 
 
-def tensor_of(sketch: TensorSketch, known: Any) -> torch.Tensor:
-    """Return a tensor for a sketch: its data, the data of a known tensor in other sizes, or random numbers."""
+def tensor_of(sketch: TensorSketch, original: Any) -> torch.Tensor:
+    """Return a tensor for a sketch: the sketch's data, resized data of the tensor in the first call, or random numbers."""
     with torch.no_grad():
         if sketch.data is not None:
             tensor = sketch.data.clone()
-        elif is_instance(known, torch.Tensor) and known.dtype == sketch.dtype:
-            tensor = resized(known.detach(), sketch.shape)
+        elif is_instance(original, torch.Tensor) and original.dtype == sketch.dtype:
+            tensor = resized(original.detach(), sketch.shape)
         elif sketch.dtype.is_floating_point:
             generator = torch.Generator().manual_seed(0)
             tensor = torch.randn(sketch.shape, generator=generator).to(sketch.device, sketch.dtype)

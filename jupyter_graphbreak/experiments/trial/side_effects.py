@@ -307,8 +307,8 @@ def _with_address(verb: str) -> Describe:
     return describe
 
 
-def _constant_description(what: str) -> Describe:
-    return lambda _: what
+def _constant_description(description: str) -> Describe:
+    return lambda _: description
 
 
 def _with_first_argument(verb: str) -> Describe:

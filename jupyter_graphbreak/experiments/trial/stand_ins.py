@@ -204,12 +204,12 @@ def stand_in_of_iterator(value: Any) -> Any:
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     """Return the kind and the description of the effect of using an object; ``None`` if that is not an effect."""
-    for kinds, kind, what in _HANDLES:
+    for kinds, kind, description in _HANDLES:
         if is_instance(value, kinds):
-            return kind, _describe(what, value)
-    for module, name, kind, what in _LAZY_HANDLES:
+            return kind, _describe(description, value)
+    for module, name, kind, description in _LAZY_HANDLES:
         if is_instance(value, getattr(sys.modules.get(module), name, ())):
-            return kind, what
+            return kind, description
     parallel: Any = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
     if is_instance(value, parallel) and value.process_group.size() > 1:
         return "network", COMMUNICATES
@@ -236,11 +236,11 @@ def _is_user_class(kind: type) -> bool:
     return is_own(kind) and not is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
-def _describe(what: str, value: Any) -> str:
+def _describe(description: str, value: Any) -> str:
     name = None
     with contextlib.suppress(Exception):  # closed, detached, or an instance of a user class
         name = getattr(value, "name", None)
-    return f"{what} {name}" if isinstance(name, str) and what.endswith("file") else what
+    return f"{description} {name}" if isinstance(name, str) and description.endswith("file") else description
 
 
 class StandIn:
@@ -253,15 +253,15 @@ class StandIn:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
-        kind, what = object.__getattribute__(self, "_graphbreak_effect")
+        kind, description = object.__getattribute__(self, "_graphbreak_effect")
         known = object.__getattribute__(self, "_graphbreak_known")
         if name in known:
             return known[name]
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
         if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
-            notice(kind, what, frame)  # data, which the program may use without calling anything
-        return _make_method(kind, what)
+            notice(kind, description, frame)  # data, which the program may use without calling anything
+        return _make_method(kind, description)
 
     def __bool__(self) -> bool:
         return True
@@ -276,19 +276,19 @@ class StandIn:
         raise TypeError("a stand-in of a trial cannot be pickled")
 
 
-def _make_method(kind: EffectKind, what: str) -> Callable[..., Any]:
+def _make_method(kind: EffectKind, description: str) -> Callable[..., Any]:
     def use(*_: Any, **__: Any) -> Any:
         if is_listening():
-            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notice(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
 
     return disable_dynamo(use)
 
 
 def _make_special_method(name: str) -> Callable[..., Any]:
     def use(self: StandIn, *_: Any, **__: Any) -> Any:
-        kind, what = object.__getattribute__(self, "_graphbreak_effect")
+        kind, description = object.__getattribute__(self, "_graphbreak_effect")
         if is_listening():
-            notice(kind, what, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notice(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return self if name in {"__iter__", "__enter__"} else None
 
     use.__name__ = name
@@ -326,14 +326,14 @@ _INFORMATIVE_ATTRIBUTES = (
 )
 
 
-def _make(value: Any, kind: EffectKind, what: str) -> StandIn:
+def _make(value: Any, kind: EffectKind, description: str) -> StandIn:
     result = object.__new__(StandIn)
     known = {}
     if not is_instance(value, ctypes.CDLL):
         for name in _INFORMATIVE_ATTRIBUTES:
             with contextlib.suppress(Exception):  # closed, or detached
                 known[name] = getattr(value, name)
-    vars(result).update(_graphbreak_effect=(kind, what), _graphbreak_known=known, _graphbreak_type=type(value))
+    vars(result).update(_graphbreak_effect=(kind, description), _graphbreak_known=known, _graphbreak_type=type(value))
     return result
 
 

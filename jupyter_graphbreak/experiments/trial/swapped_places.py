@@ -36,13 +36,13 @@ class NamedPlace:
 class SwappedPlace:
     """A name read by code that is not copied, such as a method: it refers to the copy only while a program runs."""
 
-    def __init__(self, place: NamedPlace, inside: Any, *, is_function: bool = False) -> None:
+    def __init__(self, place: NamedPlace, program_value: Any, *, is_function: bool = False) -> None:
         self._is_function = is_function
         self.name = place.name
         self.key, self.holder = place.key, place.holder
         self._place = place
-        self._inactive_value = inside
-        self._is_original = inside is place.read()
+        self._inactive_value = program_value
+        self._is_original = program_value is place.read()
         self._entered = False
 
     def read(self) -> Any:

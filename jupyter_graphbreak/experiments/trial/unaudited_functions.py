@@ -254,8 +254,8 @@ def _set_attribute(owner: Any, name: str, value: Any) -> bool:
 
 
 def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    for owner, name, what in file_writers():
-        yield owner, name, _announcing_path(getattr(owner, name), what)
+    for owner, name, description in file_writers():
+        yield owner, name, _announcing_path(getattr(owner, name), description)
     if sys.version_info < (3, 12):  # later releases have an audit event
         for module, name in (("threading", "_start_new_thread"), ("_thread", "start_new_thread")):
             owner = sys.modules[module]
@@ -263,10 +263,10 @@ def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    for owner, name, kind, what in itertools.chain(
+    for owner, name, kind, description in itertools.chain(
         _functions_without_event(), opened_by_pytorch(), _notebook_functions()
     ):
-        yield owner, name, _announcing(getattr(owner, name), kind, what)
+        yield owner, name, _announcing(getattr(owner, name), kind, description)
     for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
         for name in names:
             if hasattr(os, name):
@@ -299,11 +299,11 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
         elif owner is None and module.startswith("dbm.") and "dbm" in sys.modules:
             with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
-        for dotted, (kind, what) in functions.items():
+        for dotted, (kind, description) in functions.items():
             *kinds, name = dotted.split(".")
             holder = getattr(owner, kinds[0], None) if kinds else owner
             if hasattr(holder, name):
-                yield holder, name, kind, what
+                yield holder, name, kind, description
 
 
 def _shell_class() -> Any:
@@ -370,8 +370,8 @@ def announced_sleep() -> Iterator[None]:
     original = time.sleep
 
     def announce(seconds: float) -> None:
-        if (what := describe_sleep((seconds,))) is not None:
-            notice("process", what, sys._getframe(1))  # noqa: SLF001 - there is no public function
+        if (description := describe_sleep((seconds,))) is not None:
+            notice("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         original(seconds)
 
     with patched_here(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
@@ -392,10 +392,10 @@ def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[...,
 
 
 @_once_per_function
-def _announcing(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+def _announcing(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
-        notice(kind, what, sys._getframe(1))  # noqa: SLF001 - there is no public function
+        notice(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -414,14 +414,14 @@ def _handler_methods() -> Iterator[tuple[Any, str]]:
 
 
 @_once_per_function
-def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, what: str) -> Callable[..., Any]:
+def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
     """Return a function that announces calls by user code, and not those by libraries."""
 
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_called_by_user(frame):
-            notice(kind, what, frame)
+            notice(kind, description, frame)
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -446,8 +446,8 @@ def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
     def announce(*args: Any, **kwargs: Any) -> Any:
         path, is_shared = [*args, None, None][:2]
         if kwargs.get("shared", is_shared):
-            what = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
-            notice("file", what, sys._getframe(1))  # noqa: SLF001 - as above
+            description = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
+            notice("file", description, sys._getframe(1))  # noqa: SLF001 - as above
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -489,12 +489,12 @@ def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_once_per_function
-def _announcing_path(original: Callable[..., Any], what: str) -> Callable[..., Any]:
+def _announcing_path(original: Callable[..., Any], description: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notice("file", f"{what} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notice("file", f"{description} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)

@@ -192,24 +192,26 @@ class UncopiedCode:
         in_modules = self._swap_modules(modules)
         if assigns_attributes:
             self._namespaces = list(in_modules)
-        known = {(id(vars(module)), name) for module, names in in_modules for name in names}
+        swapped_keys = {(id(vars(module)), name) for module, names in in_modules for name in names}
         stored |= self._callers_of(stored, own)
         methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and _is_user_type(kind)}
-        self._swap_variables(functions, known)
+        self._swap_variables(functions, swapped_keys)
         kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
         for kind in kinds:
             if _is_user_type(kind):
                 swapped = self._swap_attributes(kind, with_members=assigns_attributes)
                 swapped |= methods.get(kind, set())
                 self._namespaces.append((kind, frozenset(name for _, name in swapped)))
-                known |= swapped
+                swapped_keys |= swapped
         self._swap_parts(own, are_changed=assigns_attributes)
-        self._swap_assigned(assigned, known)
+        self._swap_assigned(assigned, swapped_keys)
         self.assigned += library_parts(own)
         self._swap_attached_data(loggers.values())
 
-    def _swap_variables(self, functions: list[tuple[types.FunctionType, set[str]]], known: set[VariableKey]) -> None:
-        """Swap the globals and closure variables of functions that are not copied, unless they are known."""
+    def _swap_variables(
+        self, functions: list[tuple[types.FunctionType, set[str]]], swapped_keys: set[VariableKey]
+    ) -> None:
+        """Swap the globals and closure variables of functions that are not copied, unless they are swapped already."""
         for function, names in functions:
             if function in self._copied_methods:
                 continue
@@ -217,8 +219,8 @@ class UncopiedCode:
             places = [item_place(name, function.__globals__, name) for name in sorted(names)]
             places += [cell_place(name, cell) for name, cell in cells if name != "__class__"]
             for place in places:
-                if place.key is not None and place.key not in known:
-                    known.add(place.key)
+                if place.key is not None and place.key not in swapped_keys:
+                    swapped_keys.add(place.key)
                     self._swap(place)
 
     def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
@@ -284,12 +286,12 @@ class UncopiedCode:
             if are_changed:
                 self._namespaces.append((function, frozenset(swapped)))
 
-    def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], known: set[tuple[int, str]]) -> None:
+    def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
         for (_, name), owner in assigned.items():
             if is_library_owner(owner):
                 self.assigned.append(LibraryAttribute(owner, name))
-            elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in known:
+            elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
                 place = attribute_place(owner, name)
                 value = place.read()
                 self._places.append(

@@ -174,8 +174,8 @@ class _Comparison:
         self._collects = collects
         self._seen: set[tuple[int, int]] = set()
 
-    def _varies(self, place: _Place, what: str = "") -> bool:
-        name = f"{what}{_name_of(place)}" if self._collects or self.varying else ""
+    def _varies(self, place: _Place, prefix: str = "") -> bool:
+        name = f"{prefix}{_name_of(place)}" if self._collects or self.varying else ""
         if self._collects:
             self.varying.add(name)
         return name in self.varying

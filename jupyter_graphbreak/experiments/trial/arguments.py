@@ -35,7 +35,7 @@ class Arguments:
         Parameters
         ----------
         memo, functions
-            As for :func:`.copies.clone`.
+            The same as for :func:`.copies.clone`.
         """
         args, kwargs = clone((self.args, self.kwargs), memo, functions=functions)
         return Arguments(*args, **kwargs)

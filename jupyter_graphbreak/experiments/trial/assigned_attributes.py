@@ -202,7 +202,7 @@ def is_library_owner(owner: Any) -> bool:
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
     """Return the owners of attributes that a function assigns to, by their ids and the attributes' names.
 
-    They are modules and classes, and functions and objects of libraries. Only assignments that name the owner are
+    The owners are modules and classes, and functions and objects of libraries. Only assignments that name the owner are
     found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``, ``reprlib.aRepr.maxlist = 9``.
     """
     result = {}

@@ -109,7 +109,7 @@ def differences(
 def varying_state(one: Result, other: Result) -> frozenset[str]:
     """Return the places in arguments and state at which two runs of the same program differ.
 
-    They contain a time of day, or the address of an object.
+    Such places contain a time of day, or the address of an object.
     """
     return varying_places(one.arguments, other.arguments) | varying_places(one.state, other.state)
 
@@ -413,7 +413,7 @@ def _messages(
 def same_text(expected: str, actual: str) -> bool:
     """Return whether two texts are equal, apart from the last digits of numbers, addresses and gradient functions.
 
-    Of progress bars, the last states are compared, without times: how often they are drawn depends on the time.
+    Progress bars are compared in their last state, without times: how often a bar is drawn depends on the time.
     """
     if expected == actual:
         return True

@@ -92,9 +92,9 @@ _READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, the most revealing first.
 
-    They contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different lengths and dtypes,
-    and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A function may
-    reject them.
+    The inputs contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different lengths and
+    dtypes, and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A function
+    may reject them.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def with_effects(
     report : Report
         The report to extend.
     files : mapping
-        The file name of each of its sources, by the source's id.
+        The file name of each of the report's sources, by the source's id.
     effects : iterable of ObservedEffect
         The effects to add.
     """

@@ -52,14 +52,14 @@ class Entry:
     Parameters
     ----------
     function : str
-        Its qualified name.
+        The qualified name of the callable.
     frame : str or None
-        The id of its first frame in the report of the run; ``None`` if it does not come from a run.
+        The id of the callable's first frame in the report of the run; ``None`` for an entry that no run recorded.
     call : callable
         The uncompiled function, method or module. To run it without effects, use a
         :class:`~jupyter_graphbreak.experiments.trial.subject.Subject` of it.
     arguments : Arguments
-        Copies of the arguments of its first call.
+        Copies of the arguments of the first call.
     backend : str or callable
         The backend of ``torch.compile``.
     dynamic : bool or None
@@ -67,20 +67,20 @@ class Entry:
     guard_filter : callable or None
         The option ``guard_filter_fn`` of ``torch.compile``.
     compiles_itself : bool
-        Whether to call it without compiling it, because it compiles a function inside it.
+        Whether to call the callable without compiling it, because it compiles a function inside it.
     inner : frozenset of tuple
-        The place of each module to compile instead of it, and its method, which is empty if ``Module.compile`` affects
-        its calls.
+        The place of each module to compile instead of the callable, and the method to compile, which is empty if
+        ``Module.compile`` affects the module's calls.
     wrapped : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
-        The modes of its call.
+        The modes of the call.
     twins : tuple of Twin
-        The copies of its large memory, with their originals.
+        The copies of large memory, with their originals.
     kept : KeptNames
-        What the names in code that is not copied referred to.
+        The values that names in code that is not copied referred to.
     reuses : bool
-        Whether it used code compiled for a different entry.
+        Whether the call used code compiled for a different entry.
     weakly_held : tuple
         The copies to which ``call`` has only weak references, to keep them alive.
     """
@@ -262,8 +262,8 @@ class KeptEntries:
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
-        They include the calls in other modes, such as those without gradients, which are compiled again. Modules of one
-        class share their code, so the state of one can make calls of another one recompile.
+        The result includes the calls in other modes, such as those without gradients, which are compiled again. Modules
+        of one class share their code, so the state of one can make calls of another one recompile.
         """
         keys = dict.fromkeys(key for known, key in self._keys if known is entry or _is_alike(known, entry))
         own = next((key for known, key in self._keys if known is entry), None)

@@ -29,7 +29,7 @@ class _Opener(NamedTuple):
     Parameters
     ----------
     parameter : str
-        The parameter that says whether a file is only read; empty if it is always written.
+        The parameter that says whether a file is only read; empty if the file is always written.
     position : int
         The position of this parameter.
     reads : tuple

@@ -70,7 +70,7 @@ class FunctionCopier:
     uncopied : list
         The objects that could not be copied.
     shared : list of str
-        Their names, types and reasons.
+        The names and types of the uncopied objects, with the reasons.
     """
 
     def __init__(self, scopes: Mapping[int, int], blocks: MemoryProvider) -> None:
@@ -232,8 +232,8 @@ class FunctionCopier:
 def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
     """Return whether the closure of a function contains a user's function, or an object that a call may change.
 
-    It may do so through an inner function, like the functions that ``functools.singledispatch`` returns. PyTorch's
-    decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated one.
+    The closure may do so through an inner function, like the functions that ``functools.singledispatch`` returns.
+    PyTorch's decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated one.
     """
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell

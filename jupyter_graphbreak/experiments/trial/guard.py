@@ -67,12 +67,12 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
     *calls : callable
         The callables that run; their code is searched for the line that changes the state of the process.
     assigned : iterable of LibraryPart
-        The parts of packages that they may change.
+        The parts of packages that the callables may change.
 
     Raises
     ------
     TrialStoppedError
-        If the code was stopped, even if it caught that, or if user code has changed the state.
+        If the code was stopped, even if it caught the exception, or if user code has changed the state.
     """
     guard = _EffectGuard(calls)
     with (

@@ -57,7 +57,7 @@ class Input:
     Parameters
     ----------
     special : bool
-        Whether its Python values or sizes differ from the first input's, which a captured program may depend on.
+        Whether the input has other Python values or sizes than the first input: a captured program may depend on them.
     again : bool
         Whether to call the function with the first input beforehand.
     seed : int
@@ -65,7 +65,7 @@ class Input:
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by their places.
     other_kind : str
-        The differences of its tensors from the first input's: they have different dtypes or more dimensions, require
+        How the tensors differ from the first input's: they have different dtypes or more dimensions, require
         gradients, are not contiguous, or are empty.
     """
 

@@ -148,7 +148,7 @@ def has_attributes_only(kind: type) -> bool:
 def _adds_attributes_only(kind: type) -> bool:
     """Return whether the instances of a class have no more memory than those of its base and its attributes need.
 
-    Instances of nanobind's classes have more. Their methods end the process if ``__init__`` has not run.
+    Instances of nanobind's classes have more memory. Their methods end the process if ``__init__`` has not run.
     """
     base = kind.__base__
     if not kind.__flags__ & _HEAP_TYPE or base is None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class _ThreadStream(io.TextIOWrapper):
     """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
 
-    Dynamo traces its methods as little as those of a standard stream, so a break at one has the program's line.
+    Dynamo does not trace the methods, as for a standard stream, so a break at one of them has the program's line.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -128,7 +128,7 @@ def isolate_warnings(registries: Registries | None = None) -> Iterator[None]:
     Parameters
     ----------
     registries : list of tuple, optional
-        What :func:`warning_registries` returns now, which takes half a millisecond.
+        The current result of :func:`warning_registries`, which takes half a millisecond to compute.
     """
     with _isolation_lock:
         if _active:

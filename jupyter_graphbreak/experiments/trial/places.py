@@ -33,7 +33,7 @@ def named_objects(value: Any, name: str, seen: set[int] | None = None) -> Iterat
     name : str
         The name of the value; empty for a module whose parameters are named without a prefix.
     seen : set of int
-        The ids of objects that have been searched; it is updated.
+        The ids of objects that have been searched; the set is updated.
     """
     seen = set() if seen is None else seen
     pending = [(name, value)]

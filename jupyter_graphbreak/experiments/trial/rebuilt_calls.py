@@ -68,7 +68,7 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     named : mapping
         The arguments by parameter name.
     keywords : collection of str
-        The names of those to pass by keyword, as Dynamo's wrapper around modules distinguishes them.
+        The names of the arguments to pass by keyword, as Dynamo's wrapper around modules distinguishes them.
     """
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -99,7 +99,7 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
     Raises
     ------
     CannotRebuildError
-        If they contain anything but tensors, plain values, containers of these, and objects of the first call.
+        If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
     sketches = repeated.arguments or {}
     first = given.named(call)
@@ -163,7 +163,7 @@ def _built_container(sketch: Container, path: Path, original: Any, build: Callab
 
 
 def tensor_of(sketch: TensorSketch, original: Any) -> torch.Tensor:
-    """Return a tensor for a sketch: the sketch's data, resized data of the tensor in the first call, or random numbers."""
+    """Return a tensor for a sketch: the sketch's data, resized data of the first call's tensor, or random numbers."""
     with torch.no_grad():
         if sketch.data is not None:
             tensor = sketch.data.clone()

@@ -57,13 +57,13 @@ class Reference:
     Attributes
     ----------
     result : Result
-        Its result for the first input.
+        The function's result for the first input.
     changed : set of str
-        The names of the state that it changes.
+        The names of the state that the function changes.
     repeatable : bool
-        Whether it returns the same value again.
+        Whether the function returns the same value again.
     random : bool
-        Whether its result depends on the random seed.
+        Whether the function's result depends on the random seed.
 
     Raises
     ------

@@ -543,10 +543,10 @@ def _site_of(started: StartedCall) -> CallSite | None:
     if frame is None or is_library(frame.f_code.co_filename):
         return None
     positions = list(frame.f_code.co_positions())
-    at = frame.f_lasti // 2
-    if not 0 <= at < len(positions) or None in positions[at]:
+    index = frame.f_lasti // 2
+    if not 0 <= index < len(positions) or None in positions[index]:
         return None
-    line, end_line, column, end_column = positions[at]
+    line, end_line, column, end_column = positions[index]
     owner = owner_of(started.call)
     name = None
     if not is_instance(owner, types.FunctionType):

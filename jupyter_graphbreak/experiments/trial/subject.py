@@ -53,19 +53,19 @@ def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> 
 class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
-    Its code objects are new, so Dynamo has compiled none of them. Methods of classes are not copied; the globals they
-    read are swapped for copies while a program runs, see :meth:`activated`.
+    The copied code objects are new, so Dynamo has compiled none of them. Methods of classes are not copied; the globals
+    they read are swapped for copies while a program runs, see :meth:`activated`.
 
     Parameters
     ----------
     fn : callable
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
-        The arguments of its calls. They are copied with the rest, so shared objects and shared memory stay shared.
+        The arguments of the calls. They are copied with the rest, so shared objects and shared memory stay shared.
     blocks : MemoryProvider, optional
         The copies of large memory, for a copy that is kept and never runs.
     kept : KeptNames, optional
-        What names referred to when the copied function was called; by default, those of the entry that runs.
+        The values that names referred to when the copied function was called; by default, those of the entry that runs.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ class Subject:
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
         """Return the numbers, flags, strings and tensors that the code reads besides its arguments, with their setters.
 
-        They are globals, closure variables, instance attributes and dict items, by their places.
+        The variables are globals, closure variables, instance attributes and dict items, by their places.
         """
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:

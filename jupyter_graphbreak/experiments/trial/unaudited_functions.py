@@ -318,7 +318,7 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
     Parameters
     ----------
     original : property or None
-        Reads and writes the attribute; without it, instances contain it.
+        The property that reads and writes the attribute; ``None`` if instances contain the attribute.
     """
 
     def read(instance: Any) -> Any:
@@ -364,7 +364,7 @@ REFUSABLE = Replacements(_refusable_functions)
 def announced_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
-    Later releases of Python than 3.12 have an audit event. Dynamo would give a different reason for the break at a
+    Releases of Python after 3.12 have an audit event. Dynamo would give a different reason for the break at a
     replacement.
     """
     original = time.sleep

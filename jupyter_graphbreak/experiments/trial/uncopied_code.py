@@ -75,9 +75,9 @@ class UncopiedCode:
     Parameters
     ----------
     copier : FunctionCopier
-        Has copied the functions; gets the further places whose values are swapped.
+        The copier of the functions; it receives the further places whose values are swapped.
     kept : mapping
-        What variables referred to when the copied function was called.
+        The values that variables referred to when the copied function was called.
     roots : list
         The copied objects from which the code is reached.
     arguments : iterable
@@ -301,7 +301,7 @@ class UncopiedCode:
     def _swap_attached_data(self, loggers: Iterable[logging.Filterer]) -> None:
         """Swap the data in attributes of loggers, of Python's own handlers and of the thread, which are not copied.
 
-        Handlers of other classes keep theirs: they may collect the records of other threads there.
+        Handlers of other classes keep their data: they may collect the records of other threads in it.
         """
         own = [item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING]
         for owner in {id(item): item for item in (*own, threading.current_thread(), threading.main_thread())}.values():

@@ -111,10 +111,10 @@ def difference(
     varying : collection of str
         Places at which plain values are not compared, see :func:`varying_places`.
     root : str
-        The place of the result itself, the beginning of such places.
+        The place of the result itself, with which such places begin.
     largest : float
-        The largest number among results that are computed together, such as all gradients. If the terms of one cancel,
-        what is left of it is rounding.
+        The largest number among results that are computed together, such as all gradients. If the terms of a result
+        cancel, only rounding is left.
     """
     first = _Comparison(values=values, varying=varying, largest=largest).find(expected, actual, root)
     if first is None:
@@ -162,7 +162,7 @@ class _Comparison:
     collects : bool
         Whether to add places to ``varying`` instead of finding differences there.
     largest : float
-        As for :func:`difference`.
+        The same as for :func:`difference`.
     """
 
     def __init__(

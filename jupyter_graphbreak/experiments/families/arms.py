@@ -22,7 +22,7 @@ SIGNS = {
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
 #: Nodes that cannot be computed on both sides, or that have their own scope.
-_UNFIT = (
+_UNSUPPORTED_NODES = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
@@ -63,7 +63,7 @@ class _UnfitError(Exception):
 def is_free_of_effects(node: ast.expr) -> bool:
     """Return whether an expression has no side effects, as far as its syntax shows."""
     for part in ast.walk(node):
-        if isinstance(part, _UNFIT):
+        if isinstance(part, _UNSUPPORTED_NODES):
             return False
         if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in EFFECTS:
             return False

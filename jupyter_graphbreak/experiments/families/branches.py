@@ -35,7 +35,7 @@ _STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
 def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
-    """Return one side of a branch whose risky operands are replaced with 1 when the other side is taken.
+    """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
 
     Parameters
     ----------
@@ -49,22 +49,22 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
         Whether the side is taken if the condition is true.
     """
 
-    def of(text: str) -> str:
+    def guarded(text: str) -> str:
         return guarded_text(text, condition, torch, is_taken=is_taken)
 
-    def of_value(value: Value | None) -> Value | None:
+    def guarded_value(value: Value | None) -> Value | None:
         if value is None or isinstance(value, str):
-            return value and of(value)
+            return value and guarded(value)
         kind, keys, members = value
-        return kind, keys, tuple(member for member in map(of_value, members) if member is not None)
+        return kind, keys, tuple(member for member in map(guarded_value, members) if member is not None)
 
-    lines = [f"{name} = {of(text)}" for name, _, text in (line.partition(" = ") for line in arm.lines)]
-    values = {target: of(text) for target, text in arm.values.items()}
-    return replace(arm, lines=lines, values=values, result=of_value(arm.result))
+    lines = [f"{name} = {guarded(text)}" for name, _, text in (line.partition(" = ") for line in arm.lines)]
+    values = {target: guarded(text) for target, text in arm.values.items()}
+    return replace(arm, lines=lines, values=values, result=guarded_value(arm.result))
 
 
 def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
-    """Return an expression whose risky operands are replaced with 1 when the other side is taken."""
+    """Return an expression, with risky operands replaced with 1 when the other side of its branch is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
@@ -231,11 +231,11 @@ def _proposals(
     title: str,
     splices: Sequence[Splice | None],
     tests: Sequence[ast.expr],
-    also: Sequence[ast.AST] = (),
+    further_code: Sequence[ast.AST] = (),
     decided: int = 0,
 ) -> Iterator[Proposal]:
     """Yield the proposal that computes both sides of some tests, with its assumptions."""
-    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, also, decided))
+    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided))
 
 
 def _fits_cond(*sides: str) -> bool:
@@ -263,7 +263,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iter
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
-    if _is_jump(branch.body) and not branch.orelse:
+    if _is_continue(branch.body) and not branch.orelse:
         yield from _run_skipped_statements(site, branch, condition, torch, needed)
         return
     taken = read_arm(site.draft, branch.body, "_if", torch)
@@ -435,7 +435,7 @@ def _is_number_of_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: The result of a comparison with a number of elements: some, or none.
+#: Comparisons with a number of elements: whether each is true for some elements, or for none.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
@@ -524,7 +524,7 @@ def _merge_early_return(
 
 
 def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Keep a flag as a tensor, and select by it where it is tested."""
+    """Keep a flag as a tensor, and let it select between values where the code tests it."""
     draft, only = site.draft, branch.body[0]
     if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
         return
@@ -556,14 +556,14 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
     yield from _proposals(site, _WHERE, splices, [branch.test, later.test])
 
 
-def _is_jump(block: Sequence[ast.stmt]) -> bool:
+def _is_continue(block: Sequence[ast.stmt]) -> bool:
     return len(block) == 1 and isinstance(block[0], ast.Continue)
 
 
 def _run_skipped_statements(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Run the rest of the loop's body always, and restore what it changed if it would have been skipped."""
+    """Run the rest of the loop's body in every iteration, and undo its changes if it would have been skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:

@@ -177,14 +177,16 @@ def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exa
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers in an expression are exact in single precision, and compared as they are.
+    """Whether all numbers in an expression are exact in single precision, and compared without computing with them.
 
     Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
     """
     pending: list[ast.AST] = [node]
     while pending:
         part = pending.pop()
-        if isinstance(part, ast.Name | ast.BinOp) or (isinstance(part, ast.Constant) and not _is_single(part.value)):
+        if isinstance(part, ast.Name | ast.BinOp) or (
+            isinstance(part, ast.Constant) and not _is_exact_number(part.value)
+        ):
             return False
         pending += [
             child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.expr) or on_host(child) is None
@@ -192,7 +194,7 @@ def _is_exact(node: ast.expr) -> bool:
     return True
 
 
-def _is_single(number: object) -> bool:
+def _is_exact_number(number: object) -> bool:
     """Whether a number is exact in single precision."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False

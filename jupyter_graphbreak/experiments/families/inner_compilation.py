@@ -171,7 +171,7 @@ class _Writer:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Compile each module of a list, or a method of each."""
+        """Compile each module of a list, or one method of each module."""
         lists = {expression.rpartition("[")[0] for expression in expressions}
         name = f"each {call.name}{method} of {min(lists)}"
         if len(lists) != 1 or not min(lists):
@@ -184,7 +184,7 @@ class _Writer:
         return name
 
     def _statement(self, expression: str, call: InnerCall) -> str:
-        """Return the statement that compiles a module or a method of it in place.
+        """Return the statement that compiles a module, or a method of the module, in place.
 
         The method is compiled as a function of its class and bound again: ``copy.deepcopy`` and :mod:`pickle` bind it
         to the copy, while a compiled bound method would remain that of the original.
@@ -349,13 +349,13 @@ def _options(draft: Draft, node: ast.expr) -> str:
 
 
 def _has_plain_options(node: ast.expr) -> bool:
-    """Return whether options can be written elsewhere: they do not depend on names."""
+    """Return whether options can be written elsewhere because they do not depend on names."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
 def _joined(expression: str, place: str) -> str | None:
-    """Return the expression of a place below another; numbers of modules become indices."""
+    """Return the expression of a place inside an object; numbers of modules become indices."""
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
     whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return whole if _PLACE.fullmatch(whole) else None

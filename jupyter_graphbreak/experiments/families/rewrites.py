@@ -179,7 +179,7 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new)])
 
 
-#: A conversion of ``%``, and the ones that ``str.format`` writes in the same way.
+#: A conversion of ``%``, and the conversions that ``str.format`` writes in the same way.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
 _SAME_NUMBERS = frozenset("eEfFgG")
 _SAME_TEXTS = frozenset("sr")

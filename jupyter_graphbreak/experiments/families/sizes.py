@@ -164,7 +164,7 @@ def of_vision(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-#: A title names an expression that has at most so many characters.
+#: The maximum number of characters of an expression that a title names.
 _MAX_NAMED = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS = """\
@@ -186,7 +186,7 @@ def pass_numbers(module, args, kwargs):
 
 model.register_forward_pre_hook(pass_numbers, with_kwargs=True)"""
 _FORWARD_WRAPPER_TITLE = "Wrap forward in a pass-through function"
-# Binding a signature breaks if the compiled function has changed its own arguments before.
+# Binding a signature breaks the graph if the compiled function has changed its own arguments before.
 _FORWARD_WRAPPER = """\
 import functools
 import types
@@ -223,7 +223,7 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
 
 FAMILY = "sizes"
 #: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
-_CERTAIN = (
+_EVALUATED_ONCE = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
@@ -292,12 +292,12 @@ class _Read(NamedTuple):
 
 
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Move all such reads of the function before its call: they depend only on its arguments."""
+    """Move the function's reads of tensors' numbers before its call, if they depend only on its arguments."""
     reads: dict[ast.Call, _Read] = {}
     for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if place is not None and place.draft is site.draft and place.function is function:
             read = _read_of(place) or _output_size(place)
-            if read is not None and _is_known_before(place, function, read.tensor):
+            if read is not None and _is_same_before_call(place, function, read.tensor):
                 reads[read.call] = read
     if not any(site.node in ast.walk(call) for call in reads):
         return
@@ -362,7 +362,7 @@ def _owner(function: ast.expr) -> ast.expr | None:
     return function.value if isinstance(function, ast.Attribute) else None
 
 
-def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
+def _is_same_before_call(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether a value is the same before the call, and every call reads it."""
     arguments = parameters_of(function)
     read = names_read(tensor)
@@ -379,7 +379,7 @@ def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> b
         is_head = isinstance(enclosing, ast.For) and any(tensor is node for node in ast.walk(enclosing.iter))
         if isinstance(enclosing, ast.stmt):
             top = enclosing
-        if not isinstance(enclosing, _CERTAIN) and not is_head:
+        if not isinstance(enclosing, _EVALUATED_ONCE) and not is_head:
             return False
     if top not in function.body:
         return False

@@ -29,17 +29,17 @@ _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 #: A loop over sizes. The body may be on the same line, and be the cause.
 _LOOP = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
 #: A guard on the length of a container, which no line with a size or a number causes.
-_OF_LENGTH = re.compile(r"len\(")
+_LENGTH_GUARD = re.compile(r"len\(")
 #: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
-_KEPT = re.compile(
+_KEPT_VALUE = re.compile(
     r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
     r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
 )
 #: A number that is an attribute of an object whose method is called at a break.
-_OF_METHOD_OWNER = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
+_OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
-_COMPILED = "fn"
-#: As :func:`changed_settings` names it.
+_FUNCTION_WITHOUT_CODE = "fn"
+#: The name that :func:`changed_settings` gives the grad mode.
 _GRAD_MODE = "the grad mode"
 _FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
 _GRADIENTS = (
@@ -85,7 +85,7 @@ _BY_GUARD = (
     (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS),
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG),
 )
-#: The sentence if nothing is known; without trials, the advice about the guard says more.
+#: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
 #: The maximum number of values for which separate compilations are right.
 _MAX_RIGHT_VALUES = 4
@@ -109,23 +109,27 @@ def manual_step(
     if sentence := next(filter(None, (about(guards, varied) for about in _BY_GUARDS)), ""):
         return sentence
     for variation in named.others:
-        return _about_own_state(variation) or _about(variation)
-    if line is not None and not _are_of_lengths(recompiles) and not any(is_number_of_break(guard) for guard in guards):
+        return _about_own_state(variation) or _about_variation(variation)
+    if (
+        line is not None
+        and not _are_about_lengths(recompiles)
+        and not any(is_number_of_break(guard) for guard in guards)
+    ):
         return _about_line(line, varied, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
     for variation in varied.others:
-        return _about_own_state(variation) or _about(variation)
+        return _about_own_state(variation) or _about_variation(variation)
     if sentence := _about_arguments(varied):
         return sentence
     return _about_sizes_and_numbers(named) or GENERAL_STEP
 
 
-def _are_of_lengths(recompiles: Sequence[Recompile]) -> bool:
+def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
     """Whether most recompiles happen because the length of a container changed."""
     latest = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
-    return 2 * sum(_OF_LENGTH.match(guard) is not None for guard in latest) > len(latest)
+    return 2 * sum(_LENGTH_GUARD.match(guard) is not None for guard in latest) > len(latest)
 
 
 def manual_steps(
@@ -143,7 +147,7 @@ def manual_steps(
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
-            continue  # this recompile ends with the break, which has its own remedies
+            continue  # without the break, this recompile does not happen; the break has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
         of_function = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in of_function) else len(of_function) + 1
@@ -223,12 +227,12 @@ def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
 
 def _about_kept(guard: str, varied: Varied) -> str:
     """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
-    if match := _OF_METHOD_OWNER.search(guard):
+    if match := _OWNER_ATTRIBUTE.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
             "change it outside of the compiled function."
         )
-    kept = _KEPT.search(plain_guard(guard))
+    kept = _KEPT_VALUE.search(plain_guard(guard))
     if kept is None:
         return ""
     name = kept["function"] or kept["partial"]
@@ -242,7 +246,7 @@ def _about_kept(guard: str, varied: Varied) -> str:
             f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
         )
-    if name == _COMPILED:
+    if name == _FUNCTION_WITHOUT_CODE:
         return (
             "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
             "and pass the number in each call."
@@ -295,7 +299,7 @@ def _about_line(line: SpecializingLine, varied: Varied, shared_graphs: str) -> s
     )
 
 
-def _about(variation: OtherVariation) -> str:
+def _about_variation(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":

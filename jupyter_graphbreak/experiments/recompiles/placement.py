@@ -33,7 +33,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """The replacement of a range of a text; positions count bytes of its lines from line 1."""
+    """The replacement of a range of a text; a position is a line, counted from 1, and a byte in this line."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -123,7 +123,7 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
-    """Return the name that a call's code has for the Python module of a global variable; ``None`` if it has none."""
+    """Return the name by which the code around a call refers to the module of a global variable, if there is one."""
     return dict(site.modules).get(root.scope) if root.kind == "global" else None
 
 
@@ -318,7 +318,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
     try:
         signature = inspect.signature(getattr(call, "forward", call))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-        # Not bind(): a function that is known only from its frame has no defaults.
+        # Not bind(), because a function that is known only from its frame has no defaults.
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None

@@ -247,7 +247,7 @@ class Application:
     def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if a different user thread is running, which must not run changed code.
+        """Change only copies if a different user thread is running, because it must not run changed code.
 
         Raises
         ------

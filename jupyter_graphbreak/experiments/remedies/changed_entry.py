@@ -105,7 +105,8 @@ def _prepared_call(change: Change, application: Application, subject: Subject) -
     with applied_settings(change.settings), application.with_definitions(*scopes):
         subject.keep_definitions(names)
         if scope is not None and subject.call.__name__ in names:
-            yield scope[subject.call.__name__]  # with new decorators; otherwise the name is the user's own function
+            # with new decorators; without a new definition, the name refers to the user's own function
+            yield scope[subject.call.__name__]
         else:
             yield subject.call
 

@@ -40,7 +40,7 @@ _MIN_OPS = 3
 _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile, where modules that are alike count once.
 _MAX_PARTS = 3
-#: The smallest share of the entry's operations of a part that is worth naming although a single break is inside it.
+#: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
 #: A number in a place, such as the index of a layer.
 _INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")

@@ -105,7 +105,7 @@ _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
 #: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
-#: Texts of errors of PyTorch with which a function may refuse tensors of a kind for some values only.
+#: Texts of PyTorch errors with which a function may refuse tensors of a kind for some values only.
 _REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
 _REFUSED_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
@@ -115,7 +115,7 @@ _MAX_EDGES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MAX_REFUSED = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the one with nan.
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the one with NaN.
 _KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
 _NAN = "all tensors nan"
 #: Words in conditions about sizes.
@@ -295,7 +295,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not meant for them.
+    """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
 
     Two refusals do not show that, because a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return something for them. If an operation in place

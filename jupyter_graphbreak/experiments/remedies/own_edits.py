@@ -240,7 +240,7 @@ def _source_at(path: str, files: Mapping[str, str], names: Mapping[str, str]) ->
 
 
 class _Part(NamedTuple):
-    """A piece of code outside of function bodies; the header of a function is one."""
+    """A piece of code outside of function bodies, such as the header of a function."""
 
     text: str
     line: int

@@ -1,4 +1,4 @@
-"""Search for remedies: for each break alone, in steps that only work together, and all working ones combined."""
+"""Search for remedies: for each break alone, in steps that only work together, and with working remedies combined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: The first line of a function after its decorators.
-_DEFINES = re.compile(r"\s*(?:async\s+)?def\s")
+_DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")
 
 
 def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
@@ -81,7 +81,7 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
 
 
 def _definition(lines: list[str]) -> int | None:
-    return next((index for index, line in enumerate(lines) if _DEFINES.match(line)), None)
+    return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
@@ -90,7 +90,7 @@ _MANY_UNREMOVED = 4
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
-#: The same for the combination of all working candidates.
+#: The maximum number of steps of the combination of all working candidates.
 _MAX_STEPS_TOGETHER = 12
 #: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
 #: combining remedies; the rest is for compiling a part of the entry instead.
@@ -103,13 +103,13 @@ _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _MIN_AT_ONCE = 2
-#: The family of the user's own edits, and the seconds that one may take even if no time is left.
+#: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
 _OWN_EDIT = "own"
 _OWN_EDIT_S = 60.0
 #: The family of switches, which may turn off a part of the program, such as a check.
-_OF_LIBRARIES = "switch"
+_SWITCH_FAMILY = "switch"
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
-_RISKY = "capture_dynamic_output_shape_ops"
+_RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _RESULTS_ARE_RIGHT: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
 #: The working verdicts, best first.
@@ -293,7 +293,7 @@ class Search:
             self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - begun)
 
     def _problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
-        # The names of a function are its own; those of a cell are the notebook's.
+        # A function has its own names; a cell shares those of the notebook.
         return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
 
     def _note_fault(self, what: str, fault: Exception) -> None:
@@ -321,7 +321,7 @@ class Search:
         if len(goals) < _MIN_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
-        kept = [step for step in steps if step.family != _OF_LIBRARIES]
+        kept = [step for step in steps if step.family != _SWITCH_FAMILY]
         choices = [steps, kept, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
         # The minimum settings for each break come first; more may be needed after these have taken effect.
@@ -515,7 +515,7 @@ class Search:
             return
         watched = tuple(condition for part in merged for condition in part.watched)
         result = self._run_trial(change, goals, watched) if len(merged) > 1 else merged[0].result
-        if result.verdict not in WORKING:  # they conflict: continue with the one that removes most breaks
+        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes most breaks
             merged = [max(merged, key=lambda part: len(part.breaks))]
             result, watched = merged[0].result, merged[0].watched
         steps: list[Proposal] = []
@@ -560,7 +560,7 @@ def _is_method(call: Any, kind: type) -> bool:
 
 
 def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
-    """Leave out candidates that do no more than another one with fewer steps."""
+    """Leave out candidates that do no more than a candidate with fewer steps."""
 
     def is_needless(candidate: Candidate) -> bool:
         return candidate.works and any(
@@ -593,7 +593,7 @@ def _without_subsumed_settings(steps: list[Proposal]) -> list[Proposal]:
 
 
 def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
-    return [step for step in steps if not any(name.endswith(_RISKY) for name in step.settings)]
+    return [step for step in steps if not any(name.endswith(_RISKY_SETTING) for name in step.settings)]
 
 
 def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> bool:

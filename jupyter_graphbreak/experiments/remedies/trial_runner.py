@@ -170,12 +170,12 @@ class _RunnableChange:
 
     @property
     def is_same_uncompiled(self) -> bool:
-        """Whether it is the original as long as it is not compiled, such as with a different setting of Dynamo."""
+        """Whether the uncompiled program is the same as the original, such as with a different setting of Dynamo."""
         return not self.change.texts and not self.compiles_other_function
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether compiling may make a difference: it has a setting, or PyTorch's control flow captures both sides."""
+        """Whether compiling may make a difference: settings do, or PyTorch's control flow captures both sides."""
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
         return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 
@@ -261,7 +261,7 @@ class TrialRunner:
         if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + most):
                 run = self._run_compiled(Change(), cases, lambda _: True)
-                if (seconds := time.monotonic() - start) <= most:  # otherwise there is no time for a change
+                if (seconds := time.monotonic() - start) <= most:  # otherwise no time is left to try changes
                     return run, seconds
             self.backend, start = _CHEAPEST_BACKEND, time.monotonic()
         return self._run_compiled(Change(), cases, lambda _: True), time.monotonic() - start
@@ -274,7 +274,7 @@ class TrialRunner:
 
     @property
     def original_seconds(self) -> float:
-        """The seconds that the compiled original took, which a trial takes at least."""
+        """The seconds that the compiled original took; a trial takes at least as long."""
         return self._original_seconds
 
     def find_inner_calls(self) -> InnerCalls:
@@ -306,7 +306,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
         candidate = _RunnableChange(
             change,
-            lambda some, is_promising: self._run_compiled(change, some, is_promising),
+            lambda chosen_cases, is_promising: self._run_compiled(change, chosen_cases, is_promising),
             lambda: open_uncompiled(self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
@@ -325,11 +325,13 @@ class TrialRunner:
         """
         cases = _accepted_first(self._uncompiled_original.pool)
 
-        def run_compiled(some: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
+        def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandboxed(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with recompiling(subject.call):
-                    return self._run_all(subject.call, subject, Change(), some, self.program.find_cell, is_promising)
+                    return self._run_all(
+                        subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
+                    )
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
@@ -450,7 +452,7 @@ class TrialRunner:
     def _compare_compiled_other_kinds(
         self, candidate: _RunnableChange, gone: frozenset[str], seen: EdgeFindings
     ) -> EdgeFindings:
-        """Add how a program that differs only when compiled differs on inputs of other kinds: they are only noted."""
+        """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
         choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
         for choice in choices:
             original = self._compiled_edges(choice)
@@ -461,7 +463,7 @@ class TrialRunner:
             pairs = zip(cases, again.results, before.results, strict=False)
             seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
-                # With other dimensions, other code of PyTorch runs: it reads a mask without dimensions as a number.
+                # PyTorch runs different code for different dimensions: it reads a mask without dimensions as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
                 still = next((case for case in same_rank if self._breaks_with(candidate, gone, before, case)), None)
                 what = still.input.example.what if still is not None else None
@@ -616,12 +618,12 @@ class TrialRunner:
             return time.monotonic() - start > left * _SHARE_OF_RUN
 
         def run_compiled(
-            some: list[ReferenceCase], done: CompiledRun | None = None
+            chosen_cases: list[ReferenceCase], done: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
-                for case in some:
+                for case in chosen_cases:
                     if done is not None and (is_late() or not is_promising(done.with_more_results(results))):
                         break
                     results.append(self._uncompiled_original.run(compiled, subject, case))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
-_BEFORE = "Run it before the call"
+_BEFORE_TITLE = "Run it before the call"
 #: Functions whose time of execution matters: a person must decide about them.
 TIMED = {
     "time",
@@ -78,7 +78,7 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
     passed = conditions_before(site, function, [call])
-    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE, passed)
+    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, passed)
 
 
 def _wrap(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
 
 #: Expressions that are computed from their parts alone.
-_COMPOSED = (
+_COMPOSITE_EXPRESSIONS = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Subscript, ast.Slice, ast.Starred,
 )  # fmt: skip
@@ -38,7 +38,7 @@ _BUILTINS = {
     "repr", "round", "sorted", "str", "sum", "tuple",
 }  # fmt: skip
 _STOPPING_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
-_SIMPLE = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
+_SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: The longest expression in a title.
 _MAX_IN_TITLE = 40
 
@@ -203,7 +203,7 @@ class _Partition:
             else:
                 self._copied |= dict.fromkeys(bound, statement)
             self._known.update(bound)
-        elif isinstance(statement, _SIMPLE):
+        elif isinstance(statement, _SIMPLE_STATEMENTS):
             parts = [statement.test] if isinstance(statement, ast.If) else list(ast.iter_child_nodes(statement))
             for node in [node for part in parts for node in self._largest_movable(part)]:
                 self._name(node)
@@ -328,7 +328,7 @@ class _Partition:
             return self._can_run_before_call(node.func) and all(map(self._is_available, arguments))
         if isinstance(node, ast.Attribute):
             return self._is_imported(node)
-        return isinstance(node, _COMPOSED) and all(map(self._is_available, ast.iter_child_nodes(node)))
+        return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
         """Return whether a function can run before the call: a builtin, a module's function, or a string's method."""

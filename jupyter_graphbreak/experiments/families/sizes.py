@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "transformers/"
 _GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
-_GRIDS = '''\
+_GRIDS_CODE = '''\
 import contextlib
 import inspect
 import json
@@ -167,7 +167,7 @@ model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
 #: The maximum number of characters of an expression that a title names.
 _MAX_NAMED = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
-_LISTS = """\
+_LISTS_CODE = """\
 import inspect
 
 import torch
@@ -200,7 +200,7 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 #: The code of all these switches.
-SWITCHES = (_GRIDS, _LISTS, _FORWARD_WRAPPER)
+SWITCHES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
 def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
@@ -216,9 +216,9 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
         yield _FORWARD_WRAPPER_TITLE, _FORWARD_WRAPPER
     if "pass sizes as numbers" in rewrites:
         if any("image_grid_thw" in text for text in texts):
-            yield _GRIDS_TITLE, _GRIDS
+            yield _GRIDS_TITLE, _GRIDS_CODE
         elif any("image_sizes" in text for text in texts):
-            yield _LISTS_TITLE, _LISTS
+            yield _LISTS_TITLE, _LISTS_CODE
 
 
 FAMILY = "sizes"
@@ -228,11 +228,11 @@ _EVALUATED_ONCE = (
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
 #: Nodes that compute the same value before the call.
-_PURE = (
+_PURE_NODES = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
     ast.unaryop, ast.expr_context, ast.keyword,
 )  # fmt: skip
-_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
+_TENSOR_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -349,7 +349,7 @@ def _output_size(place: Site) -> _Read | None:
     text = place.draft.text_of(call)
     if repeats is None or "output_size" in named or None in named or text[:-1].rstrip().endswith(","):
         return None
-    if repeated is None or not all(isinstance(node, _PURE) for node in ast.walk(repeated)):
+    if repeated is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated)):
         return None
     counts, tensor = (operand(place.draft.text_of(node)) for node in (repeats, repeated))
     length = f"{tensor}.size({place.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
@@ -369,8 +369,10 @@ def _is_same_before_call(place: Site, function: FunctionNode, tensor: ast.expr) 
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
         return False
     for node in ast.walk(tensor):
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
-        if not called and not isinstance(node, _PURE):
+        called = (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR_METHODS
+        )
+        if not called and not isinstance(node, _PURE_NODES):
             return False
     top = place.statement
     for enclosing in place.draft.ancestors(tensor):

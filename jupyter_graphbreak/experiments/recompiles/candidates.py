@@ -29,7 +29,7 @@ _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 #: The factor by which the limit is raised.
 _LIMIT_FACTOR = 8
-_LIMIT = "torch._dynamo.config.recompile_limit"
+_LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 
 #: The beginning of code that changes the hyperparameters of an optimizer.
 _PARAM_GROUPS_LOOP = "for group in NAME.param_groups:"
@@ -264,7 +264,7 @@ def _settings(
     if circumstances.is_limit_worth_raising:
         limit = _LIMIT_FACTOR * circumstances.limit
         yield RecompileCandidate(
-            f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})
+            f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT_SETTING: limit})
         )
 
 

@@ -41,35 +41,37 @@ _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 _FUNCTION_WITHOUT_CODE = "fn"
 #: The name that :func:`changed_settings` gives the grad mode.
 _GRAD_MODE = "the grad mode"
-_FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
-_GRADIENTS = (
+_FLAG_STEP = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
+_GRADIENTS_STEP = (
     "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected."
 )
-_TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
-_OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
-_FUNCTION = (
+_TRAINING_STEP = (
+    "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
+)
+_OBJECT_STEP = "`{name}` is a different object in some calls: create it once, before the loop."
+_FUNCTION_STEP = (
     "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
     "are few. Otherwise call `{name}` outside of the compiled function."
 )
-_FIRST_STATE = (
+_FIRST_STATE_STEP = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
 )
-_LENGTH = (
+_LENGTH_STEP = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
     "of the compiled function."
 )
-_FREED = re.compile(r"Cache line invalidated because (.+) got deallocated")
+_FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
 #: Guards, and the sentence about each; ``name`` is the group that matched.
 _BY_GUARD = (
     (
-        _FREED,
+        _FREED_GUARD,
         (
             "`{name}` is a new object, and the one that the code was compiled for is gone: that is expected if a cell "
             "runs again. Otherwise, create it once, before the loop."
         ),
     ),
-    (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT),
+    (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT_STEP),
     (
         re.compile(r"___check_type_id\(([^,]+),"),
         "`{name}` has a different type in some calls: pass one type, such as a tensor, each time.",
@@ -81,9 +83,9 @@ _BY_GUARD = (
             "expected, and happens once."
         ),
     ),
-    (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH),
-    (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS),
-    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG),
+    (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH_STEP),
+    (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS_STEP),
+    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
 #: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
@@ -218,7 +220,7 @@ def _about_cache(guards: list[str], varied: Varied) -> str:
 def _about_function(guards: list[str], _: Varied) -> str:
     """Return a sentence about different functions that are passed; else empty."""
     is_only_cause = bool(guards) and all(map(varied_function, guards))
-    return _FUNCTION.format(name=varied_function(guards[0])) if is_only_cause else ""
+    return _FUNCTION_STEP.format(name=varied_function(guards[0])) if is_only_cause else ""
 
 
 def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
@@ -303,7 +305,7 @@ def _about_variation(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":
-            return _TRAINING if name.endswith("training`") else _FLAG.format(name=variation)
+            return _TRAINING_STEP if name.endswith("training`") else _FLAG_STEP.format(name=variation)
         case "text":
             count = len(variation.values)
             return (
@@ -319,13 +321,13 @@ def _about_variation(variation: OtherVariation) -> str:
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)
             return f"{name} is {dtypes}: convert it to one dtype before the call."
         case "requires_grad":
-            return _GRADIENTS.format(name=variation)
+            return _GRADIENTS_STEP.format(name=variation)
         case "rank":
             return f"{name} has a different number of dimensions in some calls: reshape it before the call."
         case "length":
             return _about_length(variation)
         case "kind":
-            return _OBJECT.format(name=variation)
+            return _OBJECT_STEP.format(name=variation)
 
 
 def _about_own_state(variation: OtherVariation) -> str:
@@ -337,14 +339,14 @@ def _about_own_state(variation: OtherVariation) -> str:
         return ""
     words = {"none": "is None", "rank": "has a different number of dimensions", "kind": "is a number"}
     differs = words.get(variation.kind)
-    return _FIRST_STATE.format(name=variation, differs=differs) if differs is not None else ""
+    return _FIRST_STATE_STEP.format(name=variation, differs=differs) if differs is not None else ""
 
 
 def _about_length(variation: OtherVariation) -> str:
     kinds = {value.kind for value in variation.values if isinstance(value, Container)}
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
-    return _LENGTH.format(name=variation)
+    return _LENGTH_STEP.format(name=variation)
 
 
 def _about_guard(guard: str) -> str:
@@ -366,7 +368,7 @@ def _about_guard(guard: str) -> str:
 
 def is_about_freed_objects(recompile: Recompile) -> bool:
     """Return whether a function was compiled again only because an object that its code refers to is gone."""
-    return bool(recompile.reasons) and all(_FREED.match(reason.guard) for reason in recompile.reasons)
+    return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 
 def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:

@@ -134,7 +134,7 @@ class _CallWriter:
         self,
         text: str,
         path: Sequence[ast.AST],
-        given: Mapping[str, ast.expr] | None,
+        arguments_by_name: Mapping[str, ast.expr] | None,
         unpacked: ast.expr | None,
         taken: Collection[str],
     ) -> None:
@@ -142,8 +142,8 @@ class _CallWriter:
         self._text = text
         self._path = path
         #: Whether the arguments of the call are known.
-        self._is_known = given is not None
-        self._given = given or {}
+        self._is_known = arguments_by_name is not None
+        self._given = arguments_by_name or {}
         #: The mapping that the call unpacks.
         self._unpacked = unpacked
         self._taken = taken

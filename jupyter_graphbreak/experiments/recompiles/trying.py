@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 #: PyTorch's error if the code makes a constant of a marked size.
 _REFUSED_MARK = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
-_SPECIALIZED = "specialized it to be a constant"
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
+_SPECIALIZED_MESSAGE = "specialized it to be a constant"
+_STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
 #: The maximum number of calls with sizes around constants of the code, and the largest such size that is always tried.
@@ -347,9 +347,9 @@ class CallTrials:
     def _reason_of_error(self, error: BaseException) -> str:
         """Return why a candidate raises, and remember a line that makes a constant of a size."""
         text = str(error)
-        if _SPECIALIZED not in text:
+        if _SPECIALIZED_MESSAGE not in text:
             return f"raises {describe_error(error)}"
-        lines = _LINE.findall(text)
+        lines = _STACK_LINE.findall(text)
         if lines:
             filename, line, code = lines[-1]
             self.specializing = SpecializingLine(filename, int(line), code.strip())

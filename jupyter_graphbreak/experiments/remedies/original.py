@@ -117,9 +117,9 @@ _MAX_OTHER_KINDS = 6
 _MAX_REFUSED = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the one with NaN.
 _KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
-_NAN = "all tensors nan"
+_NAN_INPUT = "all tensors nan"
 #: Words in conditions about sizes.
-_SIZES = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
+_SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
 #: with a truth value in place of a number and those of other kinds.
 EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
@@ -162,23 +162,23 @@ class Original:
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
-    def edges_to_compile(self, which: EdgeChoice) -> list[ReferenceCase]:
+    def edges_to_compile(self, choice: EdgeChoice) -> list[ReferenceCase]:
         """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
         for case in self.edges():
             kind, raised = _kind_of_edge(case), case.expected.raised
-            if case.input.has_flag is not (which == "truth values"):
+            if case.input.has_flag is not (choice == "truth values"):
                 continue
-            if bool(case.input.other_kind) is not (which in {"truth values", "other kinds"}):
+            if bool(case.input.other_kind) is not (choice in {"truth values", "other kinds"}):
                 continue
             if raised is None:
                 accepted.setdefault(case.input.other_kind or kind, case)
             elif not kind.startswith("size") and not case.input.other_kind:
                 refused.setdefault(kind, case)
-        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
+        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
-        with_nan = [accepted.pop(_NAN)] if _NAN in accepted else []
+        with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
         return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
@@ -234,7 +234,7 @@ class Original:
             taken: list[set[tuple[int, int, bool | None]]] = [set() for _ in trials]
             for group, (change, conditions) in enumerate(by_change.values()):
                 texts = {**program.texts, **change.texts}
-                about_sizes = [bool(_SIZES.search(_code_of(condition, texts))) for condition in conditions]
+                about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
                 rows = zip(taken, self._sides_taken(program, change, conditions, trials), trials, strict=True)
                 for sides, more, trial in rows:
                     counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
@@ -297,7 +297,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
 
-    Two refusals do not show that, because a change may decide differently for which values they happen. If the function
+    Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return something for them. If an operation in place
     cannot store its result, such as that of ``x += 0.5`` in integers, a change that always runs it always refuses them.
     Where the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.

@@ -296,8 +296,8 @@ class Search:
         # A function has its own names; a cell shares those of the notebook.
         return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
 
-    def _note_fault(self, what: str, fault: Exception) -> None:
-        self.faults.append(internal_error(what, fault))
+    def _note_fault(self, action: str, fault: Exception) -> None:
+        self.faults.append(internal_error(action, fault))
 
     def _is_out_of_time(self) -> bool:
         """Whether there is no time for another trial: it needs at least half as long as the longest one."""
@@ -385,7 +385,7 @@ class Search:
         first = result, watched, steps
         most = len(steps) + _MAX_STEPS - 1
         while result.verdict == "another break" and len(steps) < most and not self._is_out_of_time():
-            next_step = self._next_step(result, goals, watched, most=2)
+            next_step = self._next_step(result, goals, watched, max_targets=2)
             if next_step is None:
                 result, watched, steps = first
                 break
@@ -470,13 +470,13 @@ class Search:
                 self.candidates.append(candidate)
 
     def _next_step(
-        self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], most: int | None = None
+        self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], max_targets: int | None = None
     ) -> tuple[TrialResult, Proposal, tuple[Watched, ...]] | None:
         """Fix one more break of a changed program; return the first result with fewer breaks, its step and conditions.
 
         Parameters
         ----------
-        most : int, optional
+        max_targets : int, optional
             The number of the program's breaks to look at; all of them by default.
         """
         report = result.report
@@ -485,11 +485,11 @@ class Search:
         texts = {**self.runner.program.texts, **result.change.texts}
         old = _break_kinds(self.runner.original.report)
         new = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old)
-        for target in new[:most]:
+        for target in new[:max_targets]:
             for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
                 key = target.gb_type, _code(target), proposal.title
-                if change == result.change or (most is None and key in self._useless_steps):
+                if change == result.change or (max_targets is None and key in self._useless_steps):
                     continue
                 if self._is_out_of_time():
                     return None

@@ -250,7 +250,7 @@ class TrialRunner:
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
-        """Run the compiled unchanged program, with the cheapest backend if its own takes most of the time.
+        """Run the compiled unchanged program, with the cheapest backend if the entry's own takes most of the time.
 
         Returns
         -------
@@ -413,8 +413,8 @@ class TrialRunner:
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
         ran_uncompiled = seen.inputs
-        which: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
-        original = self._compiled_edges(which) if seen.disqualifying is None else None
+        choice: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
+        original = self._compiled_edges(choice) if seen.disqualifying is None else None
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, again.results, original[0].results, strict=False))
@@ -471,11 +471,11 @@ class TrialRunner:
         return seen
 
     def _removes(
-        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, again: CompiledRun
+        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, further_run: CompiledRun
     ) -> bool:
         """Return whether a changed program has none of some breaks in a further run."""
         all_before = [*self.original.breaks, *before.breaks]
-        return gone <= compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
+        return gone <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).gone
 
     def _breaks_with(
         self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, case: ReferenceCase
@@ -505,13 +505,13 @@ class TrialRunner:
                     result = self._uncompiled_original.run(call, subject, case)
                 yield case, meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
 
-    def _compiled_edges(self, which: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
+    def _compiled_edges(self, choice: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        if which not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
-            cases = self._uncompiled_original.edges_to_compile(which)
+        if choice not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
+            cases = self._uncompiled_original.edges_to_compile(choice)
             if cases:
-                self._original_at_edges[which] = self._run_compiled(Change(), cases, lambda _: True), cases
-        return self._original_at_edges.get(which)
+                self._original_at_edges[choice] = self._run_compiled(Change(), cases, lambda _: True), cases
+        return self._original_at_edges.get(choice)
 
     def _changed_texts(self, change: Change) -> dict[str, tuple[str, str]]:
         return {self.program.files[name]: (self.program.texts[name], text) for name, text in change.texts.items()}

@@ -177,8 +177,8 @@ def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
     return _may_change(part, arguments, arguments)
 
 
-def _as_conditions(site: Site, found: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
-    return tuple(site.condition(test, sides=(side,)) for test, side in dict.fromkeys(found))
+def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
+    return tuple(site.condition(test, sides=(side,)) for test, side in dict.fromkeys(tests))
 
 
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:

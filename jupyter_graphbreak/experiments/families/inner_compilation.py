@@ -72,7 +72,7 @@ def proposal_for(
         Names that the proposal must not assign at the top level.
     """
     drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken)) is not None}
-    writer = _Writer(drafts, entry)
+    writer = _InnerCompilationWriter(drafts, entry)
     names = [writer.add(call, files) for call in calls]
     if not writer.is_possible or not names:
         return None
@@ -90,7 +90,7 @@ def proposal_for(
     )
 
 
-class _Site(NamedTuple):
+class _CompileSite(NamedTuple):
     """A place that compiles the entry.
 
     Parameters
@@ -106,7 +106,7 @@ class _Site(NamedTuple):
     target: ast.expr | None
 
 
-class _Writer:
+class _InnerCompilationWriter:
     """Collects the splices that remove ``torch.compile`` from an entry and compile its parts."""
 
     def __init__(self, drafts: Mapping[str, Draft], entry: CompiledEntry) -> None:
@@ -138,7 +138,7 @@ class _Writer:
             new[source] = text
         return new
 
-    def _remove(self, site: _Site) -> None:
+    def _remove(self, site: _CompileSite) -> None:
         draft = self._drafts[site.source]
         if site.target is None:
             self._add(site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno))
@@ -294,7 +294,7 @@ class _Writer:
         self._splices.setdefault(source, []).append(splice)
 
 
-def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]:
+def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_CompileSite]:
     """Yield the places that compile an entry."""
     functions = {
         node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
@@ -306,7 +306,9 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]
             if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
                 owner = next(draft.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
-                    yield from (_Site(source, part, None) for part in node.decorator_list if compiles(part, torch))
+                    yield from (
+                        _CompileSite(source, part, None) for part in node.decorator_list if compiles(part, torch)
+                    )
             if (
                 not isinstance(node, ast.Call)
                 or not isinstance(node.func, ast.Attribute)
@@ -315,9 +317,9 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]
                 continue
             if dotted(node.func.value) != torch:
                 if entry.is_module and dotted(node.func.value) in created:
-                    yield _Site(source, node, node.func.value)
+                    yield _CompileSite(source, node, node.func.value)
             elif node.args and _is_entry(node.args[0], entry, functions, created):
-                yield _Site(source, node, node.args[0])
+                yield _CompileSite(source, node, node.args[0])
 
 
 def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created: set[str]) -> bool:

@@ -47,7 +47,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 @dataclass(frozen=True)
-class _Exit:
+class _LoopExit:
     """An exit of a loop.
 
     Parameters
@@ -77,7 +77,7 @@ def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> It
     last = branch.body[-1]
     if condition is None or branch.orelse or not _ends_without_exit(loop):
         return
-    exit_ = _Exit(loop, loop.body[:place], loop.body[place + 1 :], branch.test, condition)
+    exit_ = _LoopExit(loop, loop.body[:place], loop.body[place + 1 :], branch.test, condition)
     if isinstance(last, ast.Break):
         splices = _run_to_end(site, exit_, torch, branch, branch.body[:-1])
     elif isinstance(last, ast.Return) and len(branch.body) == 1:
@@ -119,7 +119,7 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     continues = tensor_condition(draft, others[0], torch)
     if continues is None or is_host_test(others[0]):
         return
-    exit_ = _Exit(loop, [], loop.body, others[0], f"{torch}.logical_not({continues})")
+    exit_ = _LoopExit(loop, [], loop.body, others[0], f"{torch}.logical_not({continues})")
     splices = _run_to_end(site, exit_, torch, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counted[0])))
@@ -128,7 +128,7 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
 
 
 def _run_to_end(
-    site: Site, exit_: _Exit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
+    site: Site, exit_: _LoopExit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep the values that it had at its exit.
 
@@ -173,7 +173,7 @@ def _run_to_end(
 
 
 def _return_after_end(
-    site: Site, exit_: _Exit, torch: str, branch: ast.If, early_return: ast.Return
+    site: Site, exit_: _LoopExit, torch: str, branch: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end, and select its early result at the end of the function."""
     draft, loop, function = site.draft, exit_.loop, site.function
@@ -237,7 +237,7 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
     return bool(assigned) and not isinstance(assigned[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
-def _carried_names(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
+def _carried_names(site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
     """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone."""
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.before, *exit_.after, *exit_statements]

@@ -272,7 +272,7 @@ def _is_shape(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
-class _Read(NamedTuple):
+class _HostRead(NamedTuple):
     """A call that reads the numbers of a tensor.
 
     Parameters
@@ -293,7 +293,7 @@ class _Read(NamedTuple):
 
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
     """Move the function's reads of tensors' numbers before its call, if they depend only on its arguments."""
-    reads: dict[ast.Call, _Read] = {}
+    reads: dict[ast.Call, _HostRead] = {}
     for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if place is not None and place.draft is site.draft and place.function is function:
             read = _read_of(place) or _output_size(place)
@@ -321,7 +321,7 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
         yield Proposal(FAMILY, title, texts, conditions=passed, compiles_itself=True)
 
 
-def _read_of(place: Site) -> _Read | None:
+def _read_of(place: Site) -> _HostRead | None:
     """Return the read that moves a tensor's numbers to the host at a break."""
     for part in (place.node, *place.draft.ancestors(place.node)):
         if isinstance(part, ast.stmt):
@@ -332,11 +332,11 @@ def _read_of(place: Site) -> _Read | None:
         name = dotted(part.func).rpartition(".")[2]
         while (inner := on_host(tensor)) is not None:
             tensor = inner
-        return _Read(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
+        return _HostRead(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
     return None
 
 
-def _output_size(place: Site) -> _Read | None:
+def _output_size(place: Site) -> _HostRead | None:
     """Return the read for a ``repeat_interleave`` without an output size."""
     call = place.draft.enclosing(place.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
@@ -355,7 +355,7 @@ def _output_size(place: Site) -> _Read | None:
     length = f"{tensor}.size({place.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
-    return _Read(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
+    return _HostRead(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
 
 
 def _owner(function: ast.expr) -> ast.expr | None:

@@ -78,7 +78,7 @@ def wrap_function(
     elsewhere = _compiled_elsewhere(site, function)
     if elsewhere is None:
         return None
-    parts = _Parts(inner, parameter, body(call), torch, imports, elsewhere)
+    parts = _WrapperParts(inner, parameter, body(call), torch, imports, elsewhere)
     if function in draft.tree.body:
         all_splices = _splices_around_function(draft, function, parts, splices)
     else:
@@ -87,7 +87,7 @@ def wrap_function(
     return {site.source: text, **elsewhere.texts} if text is not None else None
 
 
-class _Parts(NamedTuple):
+class _WrapperParts(NamedTuple):
     """The inner function's name and parameter, the outer function's lines, torch's name, and the other sources.
 
     ``imports`` are the lines that import torch, if the source does not.
@@ -316,7 +316,7 @@ def _compiles_otherwise(draft: Draft, compiled: _CompiledNames) -> bool:
 
 
 def _splices_around_function(
-    draft: Draft, function: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+    draft: Draft, function: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
     begin = draft.start_of(function)
     opened = draft.text.find("(", begin)
@@ -345,7 +345,7 @@ def _splices_around_function(
     return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
 
 
-def _decorator(draft: Draft, sites: Sequence[ast.Call], parts: _Parts) -> str:
+def _decorator(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
     """Return the lines that compile the inner function."""
     options = _options(draft, sites) or parts.elsewhere.options
     return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
@@ -376,7 +376,7 @@ def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
 
 
 def _splices_around_method(
-    draft: Draft, method: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+    draft: Draft, method: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
     """Move a method's body into a top-level function that the method calls."""
     owner = next(draft.ancestors(method))

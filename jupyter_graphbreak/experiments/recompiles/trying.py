@@ -201,7 +201,7 @@ class CallTrials:
         return self._further_calls(calls_with_other_kinds(self._usable[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
-        """Return the places that hold, say, the time of day; the entry runs again if compilation makes a difference."""
+        """Return the places whose values vary, such as the time of day; run the entry again if compiling differs."""
         pairs = zip(self._expected, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Sketch
 
-#: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
-_TENSOR_GUARD = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
-
 #: At most this many pairs of arguments are compared.
 _MAX_PAIRS = 500
 

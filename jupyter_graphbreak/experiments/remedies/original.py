@@ -187,7 +187,7 @@ class Original:
         return bool(self._reference.repeatable)
 
     def varying_places(self) -> frozenset[str]:
-        """Return the places in arguments and state that hold, say, the time of day or the address of an object."""
+        """Return the places in arguments and state whose values vary, such as the time of day or an address."""
         with sandboxed():
             return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
 

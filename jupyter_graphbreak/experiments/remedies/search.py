@@ -251,16 +251,16 @@ class Search:
         breaks = result.gone if result.verdict in WORKING else goals
         self.candidates.append(_candidate([_OWN_EDIT], [f"Your function {name}"], "edit", breaks, (), result))
 
-    def try_edit(self, own: EditedCells | Patch) -> bool:
+    def try_edit(self, edit: EditedCells | Patch) -> bool:
         """Run the trial of a user's own edit; return whether it changes this entry's program."""
         program = self.runner.executed_program
         report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
         goals = frozenset(break_.id for break_ in report.breaks)
         watched: tuple[Watched, ...] = ()
-        self.on_status(own.title)
+        self.on_status(edit.title)
         try:
-            texts = own.texts_for(program, names)
+            texts = edit.texts_for(program, names)
             if not texts:
                 return False
             call = self.runner.entry.call
@@ -270,7 +270,7 @@ class Search:
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
         breaks = result.gone if result.verdict in WORKING else goals
-        self.candidates.append(_candidate([_OWN_EDIT], [own.title], "edit", breaks, watched, result))
+        self.candidates.append(_candidate([_OWN_EDIT], [edit.title], "edit", breaks, watched, result))
         return True
 
     def _run_trial(

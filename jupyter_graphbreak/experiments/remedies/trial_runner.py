@@ -170,7 +170,7 @@ class _RunnableChange:
 
     @property
     def is_same_uncompiled(self) -> bool:
-        """Whether the uncompiled program is the same as the original, such as with a different setting of Dynamo."""
+        """Whether the uncompiled program is the same as the original, as with a different setting of Dynamo."""
         return not self.change.texts and not self.compiles_other_function
 
     @property

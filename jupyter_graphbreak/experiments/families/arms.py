@@ -78,7 +78,7 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
     block : sequence of ast.stmt
         The side's statements.
     suffix : str
-        The suffix of the side's own names.
+        The suffix of new names in the side.
     torch : str
         The name of the torch package.
     """

@@ -65,7 +65,7 @@ def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
     Parameters
     ----------
     decided : int
-        How many operands at the beginning Python is known to decide; others may be seen by their syntax.
+        The number of operands at the beginning that Python is known to decide; the syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""

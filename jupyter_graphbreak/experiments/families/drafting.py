@@ -34,7 +34,7 @@ class Draft:
     text : str
         The source: a file or a cell, magics included.
     tree : ast.Module
-        Its syntax tree; lines and columns refer to the text.
+        The syntax tree of the text, with the lines and columns of the text.
     taken : frozenset of str
         Further names that new code must not assign.
     """
@@ -222,7 +222,7 @@ class Draft:
     def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the text of a node with some of its expressions replaced.
 
-        If one of them is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
+        If a replaced expression is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
         """
         inside = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         in_strings = any(isinstance(enclosing, ast.JoinedStr) for part in inside for enclosing in self.ancestors(part))

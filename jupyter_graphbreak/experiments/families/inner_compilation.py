@@ -38,7 +38,7 @@ class CompiledEntry:
     owner : str
         The class of a method; empty for a function or module.
     parameters : tuple of str
-        The names of the parameters, in order, without that of the object to which a method belongs.
+        The names of the parameters, in order, without the first parameter of a method.
     receiver : str
         The name of a method's first parameter, or of a module in the places of its parts.
     """

@@ -55,7 +55,7 @@ class _LoopExit:
     loop : ast.For or ast.While
         The loop, which also ends without the exit.
     before, after : sequence of ast.stmt
-        The statements of its body before the exit and after it.
+        The statements of the loop's body before the exit and after the exit.
     test : ast.expr
         The test that a tensor decides.
     condition : str
@@ -135,7 +135,7 @@ def _run_to_end(
     Parameters
     ----------
     branch : ast.If or None
-        The branch that exits the loop; ``None`` if the loop's own test does.
+        The branch that exits the loop; ``None`` if the loop's own test ends the loop.
     exit_statements : sequence of ast.stmt
         The statements of the branch before the exit.
     """

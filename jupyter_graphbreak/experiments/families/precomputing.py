@@ -53,7 +53,7 @@ class Readings(NamedTuple):
     tensors : collection of str
         The expressions for tensors.
     varied : collection of str
-        The numbers that varied between the calls, and the tensors that had a size that varied.
+        The numbers that varied between the calls, and the tensors with a size that varied.
     """
 
     plain: Collection[str]
@@ -88,7 +88,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     source : str
         The id of the source that defines the function.
     line : int
-        The function's first line there, which may be a decorator's.
+        The function's first line in the source, which may be a decorator's.
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : Readings

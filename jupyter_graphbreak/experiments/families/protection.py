@@ -211,11 +211,11 @@ def uses_of_optional(
     test : ast.expr
         The test that protects the code.
     nodes : iterable of ast.AST
-        The code that a change runs whatever the test says.
+        The code that a change runs regardless of the test's result.
     kept : sequence of ast.expr
         The operands of the test that Python still decides first.
     used : sequence of ast.expr
-        The operands that the original evaluates as well, whenever it reaches the test.
+        The operands that the original always evaluates when it reaches the test.
     """
     function = draft.enclosing_function(test)
     if function is None:

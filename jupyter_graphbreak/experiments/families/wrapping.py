@@ -67,7 +67,7 @@ def wrap_function(
     parameter : str or None
         An additional first parameter of the inner function.
     body : callable
-        Returns the lines of the outer function, given the call of the inner one.
+        Returns the lines of the outer function, given the call of the inner function.
     splices : sequence of Splice or None
         The changes of the inner function.
     """

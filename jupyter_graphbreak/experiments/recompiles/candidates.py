@@ -48,7 +48,7 @@ class BeforeCall:
     template : str
         The code; ``NAME`` stands for the expression for the value, and ``VALUE`` for a new value in an assignment.
     assigns : bool
-        Whether the code replaces the value: ``template`` is then the expression for the new one.
+        Whether the code replaces the value: ``template`` is then the expression for the new value.
     optional : Path or None
         The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
     then : str
@@ -158,7 +158,8 @@ class Circumstances:
     limit : int
         The recompile limit.
     is_limit_worth_raising : bool
-        Whether it was reached and some calls used code of earlier ones: otherwise every further call is compiled again.
+        Whether the limit was reached and some calls used code of earlier calls: otherwise every further call is
+        compiled again.
     visible : frozenset of str
         The names of closure variables that the calling code has as well.
     """
@@ -177,7 +178,7 @@ def propose(named: Varied, varied: Varied, circumstances: Circumstances) -> Iter
     named : Varied
         The variations that a failed guard names.
     varied : Varied
-        All that varied.
+        All variations.
     """
     has_named_numbers = bool(named.numbers or named.lists)
     sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if has_named_numbers else varied.sizes

@@ -25,11 +25,11 @@ class CompiledDefinition(NamedTuple):
     Parameters
     ----------
     name : str
-        Its name, or that of the module's class.
+        The name of the function, or of the module's class.
     source : str or None
-        The source that defines it; ``None`` if it is in a library.
+        The source that defines the function; ``None`` if a library does.
     line : int
-        Its first line there, which may be a decorator's.
+        The first line of the function in the source, which may be a decorator's.
     """
 
     name: str

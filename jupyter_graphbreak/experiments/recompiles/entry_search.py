@@ -157,8 +157,8 @@ class EntrySearch:
     ) -> bool:
         """Try candidates until one leaves no more than the right number of compilations; return whether one does.
 
-        If it is not known where the code of that candidate belongs, continue with those that can be written into the
-        sources.
+        If it is not known where the code of this candidate belongs, continue with the candidates that can be written
+        into the sources.
         """
         pending = deque(candidates)
         known: set[Any] = set()
@@ -191,7 +191,7 @@ class EntrySearch:
     def _with_doubts(self, tried: TriedCandidate) -> TriedCandidate:
         """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
 
-        Code that no trial runs may read these numbers; the reason names such code.
+        Code that no trial runs may read these numbers; the reason names an example.
         """
         items = [before for before in tried.candidate.befores if before.needs_an_item]
         if tried.verdict == "works" and items:

@@ -101,7 +101,7 @@ def manual_step(
     Parameters
     ----------
     varied, named : Varied
-        The variations between the calls, and those that failed guards name.
+        The variations between the calls, and the variations that failed guards name.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     graphs : int

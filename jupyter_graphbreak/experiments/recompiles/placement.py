@@ -57,7 +57,7 @@ def with_lines_before(
     sites : iterable of CallSite
         The calls in this text.
     call : callable
-        The callable that they call.
+        The callable that these calls run.
     befores : sequence of BeforeCall
         The code to run before each call.
     settings : sequence of str
@@ -444,7 +444,7 @@ def find_reader(paths: Collection[Path], tree: ast.Module, own_line: int | None)
     tree : ast.Module
         The syntax tree of a source.
     own_line : int or None
-        The first line of the function, or of its decorator; ``None`` if a different source has it.
+        The first line of the function, or of its decorator; ``None`` if a different source defines the function.
     """
     kept = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _read_expressions(tree, own_line)

@@ -40,17 +40,17 @@ class RepeatedCall:
     Parameters
     ----------
     arguments : mapping or None
-        The sketches of its arguments by place; ``None`` for the first call, whose arguments were copied.
+        The sketches of the call's arguments by place; ``None`` for the first call, whose arguments were copied.
     state : mapping
-        Plain values to assign before it, by place.
+        Plain values to assign before the call, by place.
     what : str
-        Its description in a sentence.
+        The description of the call in a sentence.
     is_unseen : bool
-        Whether the run had no such call.
+        Whether the run did not make the call.
     keywords : frozenset of str
         The names of the arguments to pass by keyword.
     modes : CallModes or None
-        Its modes; ``None`` for the entry's modes.
+        The modes of the call; ``None`` for the entry's modes.
     """
 
     arguments: Mapping[Path, Any] | None

@@ -76,8 +76,8 @@ _Axis = Size | Number | NumberList
 class SpecializingLine(NamedTuple):
     """A line that makes PyTorch compile each value, or each range of values, separately.
 
-    ``source`` is the id of its source in the report, or PyTorch's name for its file; ``library_file`` is the name of
-    the file if it belongs to a library.
+    ``source`` is the id of the line's source in the report, or PyTorch's name for the file; ``library_file`` is the
+    name of the file if the file belongs to a library.
     """
 
     source: str
@@ -412,8 +412,8 @@ def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCal
 def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path]) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
-    They continue the differences between two of the calls, so that sizes and numbers which belong together, such as the
-    length of a tensor and a maximum length, still fit together.
+    The new calls continue the differences between two of the calls, so that sizes and numbers which belong together,
+    such as the length of a tensor and a maximum length, still fit together.
 
     Parameters
     ----------
@@ -472,7 +472,7 @@ def calls_around_constants(
 ) -> list[RepeatedCall]:
     """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
 
-    Like those of :func:`unseen_calls`, they continue the differences between two of the calls.
+    Like the calls of :func:`unseen_calls`, these calls continue the differences between two of the calls.
     """
     axes: list[_Axis] = [*varied.sizes, *varied.numbers]
     known = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]

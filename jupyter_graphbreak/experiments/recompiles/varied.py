@@ -44,9 +44,10 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``within`` is the class of the tuple that contains it, or of the list if it is an argument; ``length`` is the
-    number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
-    ``is_fixed`` means that it belongs to a partial, which cannot be changed either.
+    ``within`` is the class of the tuple that contains the number, or of the list if the list is an argument; ``length``
+    is the number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should
+    not be.
+    ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
     """
 
     path: Path
@@ -81,7 +82,7 @@ class Number:
 class NumberList:
     """A list or tuple of numbers in an argument that varied, with its contents in the order of the calls.
 
-    ``kind`` is its class.
+    ``kind`` is the class of the list or tuple.
     """
 
     path: Path

@@ -31,7 +31,7 @@ class Change:
     Parameters
     ----------
     texts : mapping
-        The new text of each source that changes, whole, by its id.
+        The whole new text of each source that changes, by the source's id.
     settings : mapping
         Full dotted names and their values.
     codes : tuple of str
@@ -203,7 +203,7 @@ def remedy_of_change(
     Parameters
     ----------
     original, paths : mapping
-        The text, and the path or name, of each source that it changes, by the source's id.
+        The text, and the path or name, of each source that the change edits, by the source's id.
     """
     return Remedy(
         id=ident,

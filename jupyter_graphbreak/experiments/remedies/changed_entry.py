@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def entry_with_change(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
     """Return a function that opens a context in which a change is applied, and yields the entry with the change.
 
-    It can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled code again.
+    The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
+    code again.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class FoundRemedies:
     Parameters
     ----------
     report : Report
-        With :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
+        The report with its :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
     searches : list of tuple
         The search for each entry, and its candidates by the ids of the remedies.
     """

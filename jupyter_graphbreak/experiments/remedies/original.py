@@ -40,7 +40,7 @@ RECORDER_NAME = "__graphbreak_side__"
 class ConditionRange:
     """The range of an expression as ``ast`` counts: lines from 1, columns in bytes of UTF-8.
 
-    If it is no test of a branch, only its evaluation is recorded.
+    If the expression is no test of a branch, only its evaluation is recorded.
     """
 
     line: int
@@ -211,7 +211,7 @@ class Original:
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
 
-        The second value is ``None`` if no condition requires both sides, and all required ones were taken.
+        The second value is ``None`` if no condition requires both sides, and all required sides were taken.
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
@@ -298,9 +298,9 @@ def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
-    tests whether several elements are true, ``torch.where`` would return something for them. If an operation in place
+    tests whether several elements are true, ``torch.where`` would return a result for them. If an operation in place
     cannot store its result, such as that of ``x += 0.5`` in integers, a change that always runs it always refuses them.
-    Where the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
+    If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
         trial.input.other_kind

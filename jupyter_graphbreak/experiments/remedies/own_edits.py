@@ -98,7 +98,7 @@ class Patch:
         Raises
         ------
         CannotApplyError
-            If the text of a source differs from that in the patch, or the patch changes other Python files as well.
+            If the text of a source differs from the text in the patch, or the patch changes other Python files as well.
         """
         new_texts: dict[str, str] = {}
         other_files: list[str] = []
@@ -152,7 +152,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
     Raises
     ------
     CannotApplyError
-        If they produce different texts.
+        If the edits or the patch produce different texts.
     """
     edits = edits_of(original, change)
     diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
@@ -174,7 +174,7 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
     OSError
         If the file cannot be read.
     ValueError
-        If it is not a unified diff.
+        If the file is not a unified diff.
     """
     path = Path(path).expanduser()
     return Patch(path.name, path.read_text(encoding="utf-8"))
@@ -301,7 +301,7 @@ class AppliedPatch:
     Parameters
     ----------
     files : tuple of str
-        The files whose functions are changed; the files themselves are not.
+        The files whose functions are changed; the files themselves stay unchanged.
     functions : int
         The number of functions whose code was replaced.
     """

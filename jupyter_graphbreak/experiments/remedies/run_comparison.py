@@ -286,7 +286,7 @@ class EdgeFindings:
     disqualifying : str or None
         A difference that means that the change does not work.
     noted : str or None
-        A disqualifying difference on tensors of a different kind, or on inputs that the original refuses.
+        The first notable difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]

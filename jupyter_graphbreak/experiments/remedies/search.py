@@ -430,7 +430,7 @@ class Search:
         Parameters
         ----------
         end : float
-            The deadline for it, so that time is left for the other remedies.
+            The deadline for these trials, so that time is left for the other remedies.
         """
         with self._deadline_at(end):
             self._try_compiling_inside()

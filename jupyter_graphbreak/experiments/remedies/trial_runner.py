@@ -81,7 +81,7 @@ class CompiledRun:
     later_files : dict
         The file name of each source of ``later``.
     is_complete : bool
-        Whether it ran on every input that the original accepts; otherwise the time was over before.
+        Whether the program ran on every input that the original accepts; otherwise, it ran out of time.
     """
 
     report: Report

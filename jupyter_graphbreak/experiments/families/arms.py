@@ -22,7 +22,7 @@ SIGNS = {
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
 #: Nodes that cannot be computed on both sides, or that have their own scope.
-_UNFIT = (
+_UNSUPPORTED_NODES = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
@@ -56,14 +56,14 @@ class Arm:
     tests: list[ast.expr] = field(default_factory=list)
 
 
-class _UnfitError(Exception):
+class _UnsupportedSideError(Exception):
     """The side does something that cannot be done on both sides."""
 
 
 def is_free_of_effects(node: ast.expr) -> bool:
     """Return whether an expression has no side effects, as far as its syntax shows."""
     for part in ast.walk(node):
-        if isinstance(part, _UNFIT):
+        if isinstance(part, _UNSUPPORTED_NODES):
             return False
         if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in EFFECTS:
             return False
@@ -78,13 +78,13 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
     block : sequence of ast.stmt
         The side's statements.
     suffix : str
-        The suffix of the side's own names.
+        The suffix of new names in the side.
     torch : str
         The name of the torch package.
     """
     try:
         return _ArmReader(draft, suffix, torch).read(block)
-    except _UnfitError:
+    except _UnsupportedSideError:
         return None
 
 
@@ -131,25 +131,25 @@ class _ArmReader:
         elif isinstance(statement, ast.If):
             self._branch(statement, later, is_last=is_last)
         else:
-            raise _UnfitError
+            raise _UnsupportedSideError
 
     def _assign(self, target: ast.expr, value: ast.expr, later: set[str]) -> None:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
-                raise _UnfitError
+                raise _UnsupportedSideError
             texts = [self._text(node) for node in value.elts]
             for node, text in zip(target.elts, texts, strict=True):
                 self._set(ast.unparse(node), text, later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
             self._set(ast.unparse(target), self._text(value), later)
         else:
-            raise _UnfitError
+            raise _UnsupportedSideError
 
     def _set(self, target: str, text: str, later: set[str]) -> None:
         if target in later:
             name = target if target in self._own else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
-                raise _UnfitError
+                raise _UnsupportedSideError
             self._arm.lines.append(f"{name} = {parenthesized(text)}")
             text = name
         self._now[target] = text
@@ -157,21 +157,21 @@ class _ArmReader:
 
     def _branch(self, branch: ast.If, later: set[str], *, is_last: bool) -> None:
         if self._arm.values or is_host_test(branch.test):
-            raise _UnfitError
+            raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
         taken = read_arm(self._draft, branch.body, f"{self._suffix}_if", self._torch)
         other = read_arm(self._draft, branch.orelse, f"{self._suffix}_else", self._torch)
         if condition is None or taken is None or other is None:
-            raise _UnfitError
+            raise _UnsupportedSideError
         self._arm.lines += [*taken.lines, *other.lines]
         self._arm.tests += [branch.test, *taken.tests, *other.tests]
         if taken.returns and other.returns and is_last:
             merged = select_value(condition, taken.result, other.result, self._where)
             if merged is None:
-                raise _UnfitError
+                raise _UnsupportedSideError
             self._arm.returns, self._arm.result = True, merged
         elif taken.returns or other.returns:
-            raise _UnfitError
+            raise _UnsupportedSideError
         else:
             for target in {**taken.values, **other.values}:
                 text = self._where(condition, taken.values.get(target, target), other.values.get(target, target))
@@ -189,7 +189,7 @@ class _ArmReader:
 
     def _text(self, node: ast.expr) -> str:
         if not is_free_of_effects(node):
-            raise _UnfitError
+            raise _UnsupportedSideError
         reads = {part: ast.unparse(part) for part in ast.walk(node) if _is_read(part)}
         changes = {part: self._now[name] for part, name in reads.items() if name in self._now}
         if node in changes:

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
 #: Functions and methods whose gradient may not be finite for zero or negative numbers, but is finite for the number 1.
-_STEEP = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
+_STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
 def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
-    """Return one side of a branch whose risky operands are replaced with 1 when the other side is taken.
+    """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
 
     Parameters
     ----------
@@ -49,22 +49,22 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
         Whether the side is taken if the condition is true.
     """
 
-    def of(text: str) -> str:
+    def guarded(text: str) -> str:
         return guarded_text(text, condition, torch, is_taken=is_taken)
 
-    def of_value(value: Value | None) -> Value | None:
+    def guarded_value(value: Value | None) -> Value | None:
         if value is None or isinstance(value, str):
-            return value and of(value)
+            return value and guarded(value)
         kind, keys, members = value
-        return kind, keys, tuple(member for member in map(of_value, members) if member is not None)
+        return kind, keys, tuple(member for member in map(guarded_value, members) if member is not None)
 
-    lines = [f"{name} = {of(text)}" for name, _, text in (line.partition(" = ") for line in arm.lines)]
-    values = {target: of(text) for target, text in arm.values.items()}
-    return replace(arm, lines=lines, values=values, result=of_value(arm.result))
+    lines = [f"{name} = {guarded(text)}" for name, _, text in (line.partition(" = ") for line in arm.lines)]
+    values = {target: guarded(text) for target, text in arm.values.items()}
+    return replace(arm, lines=lines, values=values, result=guarded_value(arm.result))
 
 
 def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
-    """Return an expression whose risky operands are replaced with 1 when the other side is taken."""
+    """Return an expression, with risky operands replaced with 1 when the other side of its branch is taken."""
     try:
         tree = parse_expression(text)
     except SyntaxError:
@@ -94,7 +94,7 @@ class _GuardedStatements(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Guard the arguments of roots and logarithms."""
         self.generic_visit(node)
-        if dotted(node.func).rpartition(".")[2] in _STEEP and isinstance(node.func, ast.Attribute):
+        if dotted(node.func).rpartition(".")[2] in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
             if node.args:
                 node.args[0] = self._guarded(node.args[0])
             else:
@@ -109,13 +109,13 @@ class _GuardedStatements(ast.NodeTransformer):
 
 
 FAMILY = "branch"
-_WHERE = "Take both sides with torch.where"
-_GUARDED = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
-_COND = "Give both sides to torch.cond"
+_WHERE_TITLE = "Take both sides with torch.where"
+_GUARDED_TITLE = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
+_COND_TITLE = "Give both sides to torch.cond"
 _RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 #: The operators of assignments in place, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
 #: written as a difference.
-_NEUTRAL = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
+_NEUTRAL_CHANGES = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -168,8 +168,8 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
         else:
             proposals = _propose_for_expression(site, node)
         for proposal in proposals:
-            if proposal.title == _COND:
-                yield replace(proposal, title=f"{_COND} on line {node.lineno}")
+            if proposal.title == _COND_TITLE:
+                yield replace(proposal, title=f"{_COND_TITLE} on line {node.lineno}")
 
 
 def _decided_operands(problem: Problem, site: Site, test: ast.expr) -> int:
@@ -212,14 +212,14 @@ def _propose_for_expression(site: Site, choice: ast.IfExp, decided: int = 0) -> 
     if condition is None:
         return
     taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
-    texts = {_WHERE: f"{torch}.where({condition}, {taken}, {other})"}
+    texts = {_WHERE_TITLE: f"{torch}.where({condition}, {taken}, {other})"}
     sides = [
         guarded_text(text, condition, torch, is_taken=is_taken) for text, is_taken in ((taken, True), (other, False))
     ]
     if sides != [taken, other]:
-        texts[_GUARDED] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
+        texts[_GUARDED_TITLE] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
     if _fits_cond(taken, other):
-        texts[_COND] = _cond(torch, condition, taken, other)
+        texts[_COND_TITLE] = _cond(torch, condition, taken, other)
     for title, text in texts.items():
         new = f"({text} if {kept} else {other})" if kept else text
         splices = [site.draft.replacement(choice, new), *needed]
@@ -231,11 +231,11 @@ def _proposals(
     title: str,
     splices: Sequence[Splice | None],
     tests: Sequence[ast.expr],
-    also: Sequence[ast.AST] = (),
+    further_code: Sequence[ast.AST] = (),
     decided: int = 0,
 ) -> Iterator[Proposal]:
     """Yield the proposal that computes both sides of some tests, with its assumptions."""
-    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, also, decided))
+    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided))
 
 
 def _fits_cond(*sides: str) -> bool:
@@ -263,7 +263,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iter
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
-    if _is_jump(branch.body) and not branch.orelse:
+    if _is_continue(branch.body) and not branch.orelse:
         yield from _run_skipped_statements(site, branch, condition, torch, needed)
         return
     taken = read_arm(site.draft, branch.body, "_if", torch)
@@ -291,18 +291,18 @@ def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iter
     if target.isidentifier() and target in taken.values and bound:
         sides = taken.values[target], other.values.get(target, target)
         lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
-        yield from _proposals(site, _COND, [site.draft.statement_replacement(branch, lines), *needed], tests)
+        yield from _proposals(site, _COND_TITLE, [site.draft.statement_replacement(branch, lines), *needed], tests)
 
 
 def _variants(
     site: Site, condition: str, arms: tuple[Arm, Arm], torch: str
 ) -> Iterator[tuple[str, str, tuple[Arm, Arm], list[str]]]:
     """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
-    yield _WHERE, condition, arms, []
+    yield _WHERE_TITLE, condition, arms, []
     name = fresh_name(site.draft, "condition")
     guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
     if guarded != arms:
-        yield _GUARDED, name, guarded, [f"{name} = {parenthesized(condition)}"]
+        yield _GUARDED_TITLE, name, guarded, [f"{name} = {parenthesized(condition)}"]
 
 
 def _under_python_test(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
@@ -435,7 +435,7 @@ def _is_number_of_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: The result of a comparison with a number of elements: some, or none.
+#: Comparisons with a number of elements: whether each is true for some elements, or for none.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,
@@ -447,16 +447,16 @@ def _in_place(
 ) -> Iterator[Proposal]:
     """Change a tensor in place by a neutral value if the branch would not change it."""
     only = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
-    if not isinstance(only, ast.AugAssign) or type(only.op) not in _NEUTRAL:
+    if not isinstance(only, ast.AugAssign) or type(only.op) not in _NEUTRAL_CHANGES:
         return
     target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
-    sign, neutral = _NEUTRAL[type(only.op)]
+    sign, neutral = _NEUTRAL_CHANGES[type(only.op)]
     changed = f"-{operand(value)}" if isinstance(only.op, ast.Add) else value
     line = f"{target} {sign} {torch}.where({condition}, {changed}, {neutral})"
     lines = _under_python_test(site, branch, split_test(branch.test, decided)[1], [line])
     if lines is not None:
         splices = [site.draft.statement_replacement(branch, lines), *needed]
-        yield from _proposals(site, f"{_WHERE}, in place", splices, [branch.test], decided=decided)
+        yield from _proposals(site, f"{_WHERE_TITLE}, in place", splices, [branch.test], decided=decided)
 
 
 def _merge_returns(
@@ -477,7 +477,7 @@ def _merge_returns(
     if not branch.orelse and isinstance(last, ast.Return):
         other = read_arm(draft, [last], "_else", torch) or other
     variants = [*((where, *variant) for variant in _variants(site, condition, (taken, other), torch))]
-    for choose, title, test, sides, first in [*variants, (cond, _COND, condition, (taken, other), [])]:
+    for choose, title, test, sides, first in [*variants, (cond, _COND_TITLE, condition, (taken, other), [])]:
         result = select_value(test, sides[0].result, sides[1].result, choose) if other.returns else None
         if result is None:
             break
@@ -520,11 +520,11 @@ def _merge_early_return(
         if chosen is None:
             return
         splices.append(draft.replacement(end, f"return {render_value(chosen)}"))
-    yield from _proposals(site, _WHERE, splices, [branch.test, *taken.tests], after)
+    yield from _proposals(site, _WHERE_TITLE, splices, [branch.test, *taken.tests], after)
 
 
 def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Keep a flag as a tensor, and select by it where it is tested."""
+    """Keep a flag as a tensor, and let it select between values where the code tests it."""
     draft, only = site.draft, branch.body[0]
     if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
         return
@@ -553,17 +553,17 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
         return
     flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
     splices = [draft.statement_replacement(branch, [flag]), draft.statement_replacement(later, lines), *needed]
-    yield from _proposals(site, _WHERE, splices, [branch.test, later.test])
+    yield from _proposals(site, _WHERE_TITLE, splices, [branch.test, later.test])
 
 
-def _is_jump(block: Sequence[ast.stmt]) -> bool:
+def _is_continue(block: Sequence[ast.stmt]) -> bool:
     return len(block) == 1 and isinstance(block[0], ast.Continue)
 
 
 def _run_skipped_statements(
     site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
-    """Run the rest of the loop's body always, and restore what it changed if it would have been skipped."""
+    """Run the rest of the loop's body in every iteration, and undo its changes if it would have been skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Methods and functions of torch that return a boolean tensor.
-_BOOLEAN = {
+_BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
 #: Methods that move a value to the host, which a test on the device does not need.
-_TO_HOST = {"item", "cpu", "tolist"}
+_METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
@@ -28,7 +28,7 @@ def on_host(node: ast.expr) -> ast.expr | None:
     """Return the tensor that an expression moves to the host: ``x`` in ``x.item()`` or ``float(x)``."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _TO_HOST and not node.args:
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_TO_HOST and not node.args:
         return node.func.value
     if isinstance(node.func, ast.Name) and node.func.id in _CASTS and len(node.args) == 1:
         return node.args[0]
@@ -65,7 +65,7 @@ def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
     Parameters
     ----------
     decided : int
-        How many operands at the beginning Python is known to decide; others may be seen by their syntax.
+        The number of operands at the beginning that Python is known to decide; the syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
@@ -118,7 +118,7 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
         return f"{operand(_text_on_device(draft, test.args[0]))} != 0"
-    return draft.text_of(test) if name in _BOOLEAN else None
+    return draft.text_of(test) if name in _BOOLEAN_FUNCTIONS else None
 
 
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
@@ -177,14 +177,16 @@ def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exa
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers in an expression are exact in single precision, and compared as they are.
+    """Whether all numbers in an expression are exact in single precision, and compared without computing with them.
 
     Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
     """
     pending: list[ast.AST] = [node]
     while pending:
         part = pending.pop()
-        if isinstance(part, ast.Name | ast.BinOp) or (isinstance(part, ast.Constant) and not _is_single(part.value)):
+        if isinstance(part, ast.Name | ast.BinOp) or (
+            isinstance(part, ast.Constant) and not _is_exact_number(part.value)
+        ):
             return False
         pending += [
             child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.expr) or on_host(child) is None
@@ -192,7 +194,7 @@ def _is_exact(node: ast.expr) -> bool:
     return True
 
 
-def _is_single(number: object) -> bool:
+def _is_exact_number(number: object) -> bool:
     """Whether a number is exact in single precision."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False

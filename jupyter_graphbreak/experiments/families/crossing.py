@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     _Arm = Sequence[ast.stmt] | ast.expr
 
 #: Methods that change a list, a dict or a set, besides those that are known to have side effects.
-_CHANGING = EFFECTS | {
+_CHANGING_METHODS = EFFECTS | {
     "clear", "discard", "popitem", "remove", "reverse", "setdefault", "sort", "difference_update",
     "intersection_update", "symmetric_difference_update",
 }  # fmt: skip
@@ -33,11 +33,11 @@ _METHODS_OF_ASSIGNMENTS: dict[type[ast.operator], str] = {
 _TEXT_METHODS = {"__format__", "__repr__", "__str__"}
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 #: Attributes of tensors that no method changes unless its name says so.
-_OF_TENSORS = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "shape"}
+_TENSOR_ATTRIBUTES = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "shape"}
 
 
 def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose arms may change what code reads that moves to the start of a function.
+    """Return the conditions whose arms may change values that code reads, if the code moves to the start of a function.
 
     At least one trial must run such an arm.
     """
@@ -46,7 +46,7 @@ def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AS
 
 
 def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.stmt]) -> tuple[Condition, ...]:
-    """Return the conditions whose arms may change what code reads that moves to the end of a function.
+    """Return the conditions whose arms may change values that code reads, if the code moves to the end of a function.
 
     If the moved code may itself change something, these are the conditions of all arms that may read it as well.
     """
@@ -110,7 +110,7 @@ def _conditions(
     own = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved for name in names_read(node)}
     owners = {name for node in moved for name in _owners(node)}
-    # A loop repeats what it contains, which then runs before the moved code and after it.
+    # A loop repeats its body, so code in it runs both before and after the moved code.
     loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While) and own & set(ast.walk(node))]
     repeated = {part for loop in loops for part in ast.walk(loop)}
 
@@ -118,7 +118,7 @@ def _conditions(
         return part not in own and _may_change(part, names, owners)
 
     passed = [node for node in ast.walk(function) if node not in own and (node in repeated or is_passed(node))]
-    found = list(_conditions_of(site, function, passed, changes))
+    found = list(_conditions_in_function(site, function, passed, changes))
     unused = {node.value for node in passed if isinstance(node, ast.Expr)}  # called for their effects
     called = [
         _called_name(node)
@@ -134,7 +134,7 @@ def _conditions(
         seen.add(name)
         for place, callee in _definitions(site, name):
             parts = list(ast.walk(callee))
-            found += _conditions_of(place, callee, parts, functools.partial(_may_change_from_outside, callee))
+            found += _conditions_in_function(place, callee, parts, functools.partial(_may_change_from_outside, callee))
             called += map(_called_name, parts)
     return tuple(dict.fromkeys(found))
 
@@ -146,15 +146,15 @@ def _called_name(node: ast.AST) -> str:
     return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
 
 
-def _conditions_of(
+def _conditions_in_function(
     site: Site, function: FunctionNode, passed: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
-    """Yield the conditions of the passed parts of one function: branches with such changes, and optional changes."""
+    """Yield the conditions of changes in some parts of a function: tests of branches, and changes that may not run."""
     branches = set(_branches(function)) & set(passed)
     found = [(test, side) for node in branches for test, side, arm in _arms(node) if any(map(changes, _parts(arm)))]
     yield from _as_conditions(site, found)
-    may_not_run = [part for part in passed if changes(part) and _is_optional(site, function, part)]
-    ran = dict.fromkeys(_evaluated(site, part) for part in may_not_run)
+    may_not_run = [part for part in passed if changes(part) and _may_be_skipped(site, function, part)]
+    ran = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
     yield from (site.condition(part, sides=()) for part in ran if part is not None)
 
 
@@ -177,18 +177,18 @@ def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
     return _may_change(part, arguments, arguments)
 
 
-def _as_conditions(site: Site, found: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
-    return tuple(site.condition(test, sides=(side,)) for test, side in dict.fromkeys(found))
+def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
+    return tuple(site.condition(test, sides=(side,)) for test, side in dict.fromkeys(tests))
 
 
-def _is_optional(site: Site, function: FunctionNode, part: ast.AST) -> bool:
-    """Return whether a loop may be empty, no exception raised or another case matched, so that code does not run."""
+def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
+    """Return whether code may not run because a loop is empty, no exception is raised or a different case matches."""
     inner = part
     for enclosing in site.draft.ancestors(part):
         if enclosing is function:
             return False
         if isinstance(enclosing, ast.If | ast.While | ast.IfExp) and inner is not enclosing.test:
-            return False  # the side of the branch must run, and so the code does
+            return False  # a trial must run this side of the branch, and thus the code
         if isinstance(enclosing, ast.For) and inner is not enclosing.iter:
             return True
         if isinstance(enclosing, ast.ExceptHandler | ast.match_case | ast.comprehension | _COMPREHENSIONS):
@@ -197,10 +197,10 @@ def _is_optional(site: Site, function: FunctionNode, part: ast.AST) -> bool:
     return False
 
 
-def _evaluated(site: Site, part: ast.AST) -> ast.expr | None:
+def _evaluated_expression(site: Site, part: ast.AST) -> ast.expr | None:
     """Return an expression that is evaluated whenever a part of the code runs, and whose place is known exactly."""
     inside = list(site.draft.ancestors(part))
-    in_text = any(isinstance(node, ast.JoinedStr) for node in inside)  # Python 3.11 misplaces what is in a text
+    in_text = any(isinstance(node, ast.JoinedStr) for node in inside)  # Python 3.11 gives wrong positions in f-strings
     if isinstance(part, ast.Call) and not in_text:
         return part
     statement = next((node for node in (part, *inside) if isinstance(node, ast.stmt)), None)
@@ -241,22 +241,22 @@ def _owners(node: ast.AST) -> Iterator[str]:
     """Yield the names of objects whose attributes code reads, other than tensors: ``self`` in ``self.step``."""
     called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part not in called and part.attr not in _OF_TENSORS:
+        if isinstance(part, ast.Attribute) and part not in called and part.attr not in _TENSOR_ATTRIBUTES:
             yield from names_read(part.value)
 
 
 def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
-    """Return whether code may change an object, whatever its name: another name may refer to the same object."""
+    """Return whether code may change an object, under any name: several names may refer to the same object."""
     match node:
         case ast.Attribute() | ast.Subscript():
             return not isinstance(node.ctx, ast.Load)
         case ast.AugAssign() | ast.Global() | ast.keyword(arg="out"):
             return True
-        case ast.Expr(value=ast.Call(func=ast.Attribute())):  # its result is not used, so it has an effect
+        case ast.Expr(value=ast.Call(func=ast.Attribute())):  # the result is not used, so the call has an effect
             return True
         case ast.Call(func=ast.Attribute(attr=name)):
             in_place = name.endswith("_") and not name.endswith("__")
-            return name in _CHANGING or in_place or not owners.isdisjoint(names_read(node))
+            return name in _CHANGING_METHODS or in_place or not owners.isdisjoint(names_read(node))
         case ast.Call(func=ast.Name(id=name)):
             return not hasattr(builtins, name) and (not node.args or not names.isdisjoint(names_read(node)))
         case ast.Call():

@@ -79,7 +79,7 @@ def defer(
     cloned : bool
         Whether to return copies of values that later statements may change.
     """
-    bound = _bound_in(function)
+    bound = _local_names(function)
     parts = _parts(statement, bound, parameters_of(function))
     if parts is None or (raises(statement) and is_in_try_or_with(draft, statement)):
         return None
@@ -100,9 +100,9 @@ def defer(
     changes: dict[ast.AST, str] = {}
     for leaf, name in zip(leaves, names, strict=True):
         text = draft.text_of(leaf)
-        if not _has_text(leaf, text):
+        if not _is_text_of(leaf, text):
             text = ast.unparse(leaf)
-        changed = _changed_in_place(function, leaf) or (cloned and _augmented(function, leaf))
+        changed = _may_change_in_place(function, leaf) or (cloned and _is_augmented(function, leaf))
         values[name] = f"{text}.clone()" if changed else text
         changes[leaf] = name
     return DeferredStatement(
@@ -150,7 +150,7 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
     if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
         return None
     if any(isinstance(node, ast.Call) and names_read(node) & bound for node in ast.walk(call.func)):
-        return None  # the function computes the object of the call
+        return None  # the function computes the object whose method is called
     return arguments_of(call)
 
 
@@ -214,7 +214,7 @@ def _members(node: ast.expr) -> Sequence[ast.expr] | None:
     return parts if parts is not None and (is_text or brings) else None
 
 
-def _bound_in(function: FunctionNode) -> set[str]:
+def _local_names(function: FunctionNode) -> set[str]:
     """Return the local names of a function."""
     imported = {
         (alias.asname or alias.name).partition(".")[0]
@@ -225,8 +225,8 @@ def _bound_in(function: FunctionNode) -> set[str]:
     return parameters_of(function) | names_bound(function) | imported
 
 
-def _has_text(leaf: ast.expr, text: str) -> bool:
-    """Return whether an expression has a text, since columns in f-strings are wrong in Python 3.11."""
+def _is_text_of(leaf: ast.expr, text: str) -> bool:
+    """Return whether a text is that of an expression: Python 3.11 has wrong columns in f-strings."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -239,7 +239,7 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
+def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
     """Return whether the function may change a tensor in place."""
     root = _root(leaf)
     for node in ast.walk(function):
@@ -251,15 +251,15 @@ def _changed_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
     return False
 
 
-def _counts(step: ast.AugAssign) -> bool:
+def _increments_counter(step: ast.AugAssign) -> bool:
     """Return whether a statement increments a counter of an object, which is not a tensor."""
     is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
     return is_integer and isinstance(step.target, ast.Attribute)
 
 
-def _augmented(function: FunctionNode, leaf: ast.expr) -> bool:
+def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     steps = [node for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
-    changed = {ast.unparse(node.target) for node in steps if not _counts(node)}
+    changed = {ast.unparse(node.target) for node in steps if not _increments_counter(node)}
     return ast.unparse(leaf) in changed
 
 
@@ -279,14 +279,16 @@ def run_after_call(
         return [
             f"{later} = []",
             f"{result} = {call}",
-            *_all_done(draft, function, statements, later),
+            *_deferred_lines(draft, function, statements, later),
             f"return {result}",
         ]
 
     return wrap_function(site, function, later, body, splices)
 
 
-def _all_done(draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], later: str) -> list[str]:
+def _deferred_lines(
+    draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], later: str
+) -> list[str]:
     unit = step_of(draft, function)
     if len(statements) == 1:
         (only,) = statements

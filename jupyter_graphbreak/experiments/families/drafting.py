@@ -1,4 +1,4 @@
-"""Edit source text by its syntax tree: unchanged text keeps every character."""
+"""Edit source text with the help of its syntax tree, and keep every character of the text that does not change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-_N = TypeVar("_N", bound=ast.AST)
+_Node = TypeVar("_Node", bound=ast.AST)
 _ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
@@ -34,7 +34,7 @@ class Draft:
     text : str
         The source: a file or a cell, magics included.
     tree : ast.Module
-        Its syntax tree; lines and columns refer to the text.
+        The syntax tree of the text, with the lines and columns of the text.
     taken : frozenset of str
         Further names that new code must not assign.
     """
@@ -88,7 +88,7 @@ class Draft:
             yield parent
             node = parent
 
-    def enclosing(self, node: ast.AST, kind: type[_N]) -> _N | None:
+    def enclosing(self, node: ast.AST, kind: type[_Node]) -> _Node | None:
         """Return the innermost node of a type that contains a node, or the node itself."""
         return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
 
@@ -222,12 +222,12 @@ class Draft:
     def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the text of a node with some of its expressions replaced.
 
-        If one of them is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
+        If a replaced expression is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
         """
         inside = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         in_strings = any(isinstance(enclosing, ast.JoinedStr) for part in inside for enclosing in self.ancestors(part))
         if in_strings:
-            swapped = _Swap({ast.dump(part, include_attributes=True): changes[part] for part in inside})
+            swapped = _ExpressionReplacer({ast.dump(part, include_attributes=True): changes[part] for part in inside})
             return ast.unparse(swapped.visit(copy.deepcopy(node)))
         start, text = self.start_of(node), self.text_of(node)
         for part in sorted(inside, key=self.start_of, reverse=True):
@@ -250,7 +250,7 @@ class Draft:
         return plain.replace("\n", "\r\n") if "\r\n" in self.text else plain
 
 
-class _Swap(ast.NodeTransformer):
+class _ExpressionReplacer(ast.NodeTransformer):
     """Replaces expressions."""
 
     def __init__(self, changes: Mapping[str, str]) -> None:

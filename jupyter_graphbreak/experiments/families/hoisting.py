@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "hoisting"
-_BEFORE = "Run it before the call"
+_BEFORE_TITLE = "Run it before the call"
 #: Functions whose time of execution matters: a person must decide about them.
 TIMED = {
     "time",
@@ -34,7 +34,7 @@ TIMED = {
     "now",
 }
 #: Context managers that change no value.
-_IDLE = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
+_HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -78,7 +78,7 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
     passed = conditions_before(site, function, [call])
-    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE, passed)
+    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, passed)
 
 
 def _wrap(
@@ -109,7 +109,7 @@ def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     contexts = [item.context_expr for item in block.items]
     names = {dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else "" for node in contexts}
     lines = _body_lines(site, block)
-    if lines is not None and names <= _IDLE:
+    if lines is not None and names <= _HARMLESS_CONTEXTS:
         splice = site.draft.statement_replacement(block, lines)
         yield from site.edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 

@@ -38,7 +38,7 @@ class CompiledEntry:
     owner : str
         The class of a method; empty for a function or module.
     parameters : tuple of str
-        The names of the parameters, in order, without that of the object to which a method belongs.
+        The names of the parameters, in order, without the first parameter of a method.
     receiver : str
         The name of a method's first parameter, or of a module in the places of its parts.
     """
@@ -72,7 +72,7 @@ def proposal_for(
         Names that the proposal must not assign at the top level.
     """
     drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken)) is not None}
-    writer = _Writer(drafts, entry)
+    writer = _InnerCompilationWriter(drafts, entry)
     names = [writer.add(call, files) for call in calls]
     if not writer.is_possible or not names:
         return None
@@ -90,7 +90,7 @@ def proposal_for(
     )
 
 
-class _Site(NamedTuple):
+class _CompileSite(NamedTuple):
     """A place that compiles the entry.
 
     Parameters
@@ -106,7 +106,7 @@ class _Site(NamedTuple):
     target: ast.expr | None
 
 
-class _Writer:
+class _InnerCompilationWriter:
     """Collects the splices that remove ``torch.compile`` from an entry and compile its parts."""
 
     def __init__(self, drafts: Mapping[str, Draft], entry: CompiledEntry) -> None:
@@ -138,7 +138,7 @@ class _Writer:
             new[source] = text
         return new
 
-    def _remove(self, site: _Site) -> None:
+    def _remove(self, site: _CompileSite) -> None:
         draft = self._drafts[site.source]
         if site.target is None:
             self._add(site.source, draft.line_deletion(site.node.lineno, site.node.end_lineno or site.node.lineno))
@@ -171,7 +171,7 @@ class _Writer:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Compile each module of a list, or a method of each."""
+        """Compile each module of a list, or one method of each module."""
         lists = {expression.rpartition("[")[0] for expression in expressions}
         name = f"each {call.name}{method} of {min(lists)}"
         if len(lists) != 1 or not min(lists):
@@ -184,7 +184,7 @@ class _Writer:
         return name
 
     def _statement(self, expression: str, call: InnerCall) -> str:
-        """Return the statement that compiles a module or a method of it in place.
+        """Return the statement that compiles a module, or a method of the module, in place.
 
         The method is compiled as a function of its class and bound again: ``copy.deepcopy`` and :mod:`pickle` bind it
         to the copy, while a compiled bound method would remain that of the original.
@@ -294,7 +294,7 @@ class _Writer:
         self._splices.setdefault(source, []).append(splice)
 
 
-def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]:
+def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_CompileSite]:
     """Yield the places that compile an entry."""
     functions = {
         node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
@@ -306,7 +306,9 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]
             if isinstance(node, FunctionNode) and not entry.is_module and node.name == entry.name:
                 owner = next(draft.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
-                    yield from (_Site(source, part, None) for part in node.decorator_list if compiles(part, torch))
+                    yield from (
+                        _CompileSite(source, part, None) for part in node.decorator_list if compiles(part, torch)
+                    )
             if (
                 not isinstance(node, ast.Call)
                 or not isinstance(node.func, ast.Attribute)
@@ -315,9 +317,9 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Site]
                 continue
             if dotted(node.func.value) != torch:
                 if entry.is_module and dotted(node.func.value) in created:
-                    yield _Site(source, node, node.func.value)
+                    yield _CompileSite(source, node, node.func.value)
             elif node.args and _is_entry(node.args[0], entry, functions, created):
-                yield _Site(source, node, node.args[0])
+                yield _CompileSite(source, node, node.args[0])
 
 
 def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created: set[str]) -> bool:
@@ -349,13 +351,13 @@ def _options(draft: Draft, node: ast.expr) -> str:
 
 
 def _has_plain_options(node: ast.expr) -> bool:
-    """Return whether options can be written elsewhere: they do not depend on names."""
+    """Return whether options can be written elsewhere because they do not depend on names."""
     keywords = node.keywords if isinstance(node, ast.Call) else []
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
 def _joined(expression: str, place: str) -> str | None:
-    """Return the expression of a place below another; numbers of modules become indices."""
+    """Return the expression of a place inside an object; numbers of modules become indices."""
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
     whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return whole if _PLACE.fullmatch(whole) else None

@@ -47,7 +47,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 @dataclass(frozen=True)
-class _Exit:
+class _LoopExit:
     """An exit of a loop.
 
     Parameters
@@ -55,7 +55,7 @@ class _Exit:
     loop : ast.For or ast.While
         The loop, which also ends without the exit.
     before, after : sequence of ast.stmt
-        The statements of its body before the exit and after it.
+        The statements of the loop's body before the exit and after the exit.
     test : ast.expr
         The test that a tensor decides.
     condition : str
@@ -74,14 +74,14 @@ def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> It
     torch, needed = site.torch()
     condition = tensor_condition(draft, branch.test, torch)
     place = loop.body.index(branch)
-    leave = branch.body[-1]
+    last = branch.body[-1]
     if condition is None or branch.orelse or not _ends_without_exit(loop):
         return
-    exit_ = _Exit(loop, loop.body[:place], loop.body[place + 1 :], branch.test, condition)
-    if isinstance(leave, ast.Break):
+    exit_ = _LoopExit(loop, loop.body[:place], loop.body[place + 1 :], branch.test, condition)
+    if isinstance(last, ast.Break):
         splices = _run_to_end(site, exit_, torch, branch, branch.body[:-1])
-    elif isinstance(leave, ast.Return) and len(branch.body) == 1:
-        splices = _return_after_end(site, exit_, torch, branch, leave)
+    elif isinstance(last, ast.Return) and len(branch.body) == 1:
+        splices = _return_after_end(site, exit_, torch, branch, last)
     else:
         return
     if splices is not None:
@@ -98,7 +98,7 @@ def _ends_without_exit(loop: ast.For | ast.While) -> bool:
 
 
 def _counters(loop: ast.While) -> set[str]:
-    """Return the names that count iterations: in the test, and changed once by the body, by a constant."""
+    """Return the names that count iterations: the test reads them, and the body changes them once, by a constant."""
     steps = [node for node in loop.body if isinstance(node, ast.AugAssign) and isinstance(node.value, ast.Constant)]
     counted = {node.target.id for node in steps if isinstance(node.target, ast.Name)}
     stores = [node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
@@ -119,7 +119,7 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     continues = tensor_condition(draft, others[0], torch)
     if continues is None or is_host_test(others[0]):
         return
-    exit_ = _Exit(loop, [], loop.body, others[0], f"{torch}.logical_not({continues})")
+    exit_ = _LoopExit(loop, [], loop.body, others[0], f"{torch}.logical_not({continues})")
     splices = _run_to_end(site, exit_, torch, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counted[0])))
@@ -128,14 +128,14 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
 
 
 def _run_to_end(
-    site: Site, exit_: _Exit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
+    site: Site, exit_: _LoopExit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep the values that it had at its exit.
 
     Parameters
     ----------
     branch : ast.If or None
-        The branch that exits the loop; ``None`` if the loop's own test does.
+        The branch that exits the loop; ``None`` if the loop's own test ends the loop.
     exit_statements : sequence of ast.stmt
         The statements of the branch before the exit.
     """
@@ -149,8 +149,8 @@ def _run_to_end(
     def chosen(names: Sequence[str]) -> list[str]:
         return [f"{name} = {torch}.where({over}, {kept[name]}, {name})" for name in names]
 
-    first = [name for name in state if name in _bound(exit_.before)]
-    later = [name for name in state if name in _bound(exit_.after)]
+    first = [name for name in state if name in _assigned_names(exit_.before)]
+    later = [name for name in state if name in _assigned_names(exit_.after)]
     # The first test turns False into a tensor on the device of the test.
     lines = [f"{stop} = {parenthesized(exit_.condition)}", f"{over} = {over} | ({stop} & False)", *chosen(first)]
     for statement in exit_statements:
@@ -173,21 +173,25 @@ def _run_to_end(
 
 
 def _return_after_end(
-    site: Site, exit_: _Exit, torch: str, branch: ast.If, leave: ast.Return
+    site: Site, exit_: _LoopExit, torch: str, branch: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end, and select its early result at the end of the function."""
     draft, loop, function = site.draft, exit_.loop, site.function
     last = function.body[-1] if function is not None else None
-    if function is None or loop not in function.body or not isinstance(last, ast.Return) or leave.value is None:
+    if function is None or loop not in function.body or not isinstance(last, ast.Return) or early_return.value is None:
         return None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
     if len(returns) != 2 or last.value is None or isinstance(last.value, containers):  # noqa: PLR2004 - this, the last
         return None
-    if isinstance(leave.value, containers) or _carried_names(site, exit_, []) is None or not _is_pure(leave.value):
+    if (
+        isinstance(early_return.value, containers)
+        or _carried_names(site, exit_, []) is None
+        or not _is_pure(early_return.value)
+    ):
         return None
     over, stop, early = (fresh_name(draft, name) for name in ("over", "stop", "early"))
-    value = argument(draft, leave.value)
+    value = argument(draft, early_return.value)
     lines = [
         f"{stop} = {parenthesized(exit_.condition)}",
         f"{early} = {value} if {early} is None else {torch}.where({over}, {early}, {value})",
@@ -206,8 +210,8 @@ def _while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     condition = tensor_condition(draft, loop.test, torch)
     if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.has_own_lines(loop):
         return
-    state = sorted(name for name in _bound(loop.body) if is_bound_before(draft, loop, name))
-    if not state or (_bound(loop.body) - set(state)) & read_after(draft, loop):
+    state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
+    if not state or (_assigned_names(loop.body) - set(state)) & read_after(draft, loop):
         return
     goes_on, turn = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
     step = step_of(draft, loop)
@@ -233,7 +237,7 @@ def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
     return bool(assigned) and not isinstance(assigned[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
-def _carried_names(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
+def _carried_names(site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
     """Return the names whose values a loop carries; ``None`` if the loop does something that cannot be undone."""
     draft, loop = site.draft, exit_.loop
     statements = [*exit_.before, *exit_.after, *exit_statements]
@@ -241,9 +245,9 @@ def _carried_names(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
     after = read_after(draft, loop)
-    bound = _bound(statements)
+    bound = _assigned_names(statements)
     own = {name for name in bound - counters if not is_bound_before(draft, loop, name)}
-    if (own | counters) & after or counters & _bound(exit_statements) or _is_carried(statements, own):
+    if (own | counters) & after or counters & _assigned_names(exit_statements) or _is_carried(statements, own):
         return None
     if isinstance(loop, ast.For) and counters & bound:
         return None
@@ -251,7 +255,7 @@ def _carried_names(site: Site, exit_: _Exit, exit_statements: Sequence[ast.stmt]
 
 
 def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
-    """Return whether an iteration reads one of the names before setting it: a value of the previous iteration."""
+    """Return whether an iteration reads one of the names before setting it, and thus uses an earlier value."""
     known: set[str] = set()
     for statement in statements:
         pair = _assignment(statement)
@@ -260,11 +264,11 @@ def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
             read |= names_bound(statement.target)
         if read & names - known:
             return True
-        known |= _bound([statement])
+        known |= _assigned_names([statement])
     return False
 
 
-def _bound(statements: Sequence[ast.stmt]) -> set[str]:
+def _assigned_names(statements: Sequence[ast.stmt]) -> set[str]:
     return names_bound(ast.Module(list(statements), []))
 
 

@@ -26,25 +26,25 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft, Splice
 
 #: Expressions that are computed from their parts alone.
-_COMPOSED = (
+_COMPOSITE_EXPRESSIONS = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Subscript, ast.Slice, ast.Starred,
 )  # fmt: skip
 #: Attributes of tensors that do not depend on their values.
-_OF_SIZE = {"shape", "ndim"}
+_SIZE_ATTRIBUTES = {"shape", "ndim"}
 _SIZE_METHODS = {"size", "dim", "numel"}
 _BUILTINS = {
     "abs", "bool", "dict", "divmod", "float", "format", "hex", "int", "len", "list", "max", "min", "pow", "range",
     "repr", "round", "sorted", "str", "sum", "tuple",
 }  # fmt: skip
-_ENDS = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
-_SIMPLE = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
+_STOPPING_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
+_SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: The longest expression in a title.
 _MAX_IN_TITLE = 40
 
 
 class Readings(NamedTuple):
-    """The values of the expressions of a function, by their text, such as ``self.step``.
+    """The texts of the expressions of a function, such as ``self.step``, by the kind of their values.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Readings(NamedTuple):
     tensors : collection of str
         The expressions for tensors.
     varied : collection of str
-        The numbers that varied between the calls, and the tensors that had a size that varied.
+        The numbers that varied between the calls, and the tensors with a size that varied.
     """
 
     plain: Collection[str]
@@ -88,7 +88,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     source : str
         The id of the source that defines the function.
     line : int
-        The function's first line there, which may be a decorator's.
+        The function's first line in the source, which may be a decorator's.
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : Readings
@@ -104,7 +104,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     site = Site(source, draft, function.body[0], function.body[0], texts)
     torch, _ = torch_outside(draft, function)
     names = parts.needed()
-    what = " and ".join(f"`{parts.shown(name)}`" for name in names)
+    what = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
         lines = [*parts.lines, *(f"{name} = {torch}.as_tensor({name}{dtype})" for name in names if is_tensor)]
         changed = wrap_function(site, function, ", ".join(names), _returning(lines), parts.splices)
@@ -150,10 +150,11 @@ class _Partition:
     readings: Readings
     lines: list[str] = field(default_factory=list)
     splices: list[Splice | None] = field(default_factory=list)
-    #: The statements that move, and the names of the expressions that do.
+    #: The statements that move before the call, and the names of the expressions that move.
     _moved: list[ast.stmt] = field(default_factory=list)
     _named: dict[ast.expr, str] = field(default_factory=dict)
-    #: Variables that can be computed before the call, those that must be, and the statements of the others.
+    #: Variables that can be computed before the call, those that depend on varied values, and the statements that
+    #: set the rest.
     _known: set[str] = field(default_factory=set)
     _dependent: dict[str, None] = field(default_factory=dict)
     _copied: dict[str, ast.stmt] = field(default_factory=dict)
@@ -166,8 +167,8 @@ class _Partition:
         declared = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
         self._written |= {name for node in declared for name in node.names}
         for statement in self.function.body:
-            self._take(statement)
-            if any(isinstance(part, _ENDS) for part in ast.walk(statement)):
+            self._move(statement)
+            if any(isinstance(part, _STOPPING_NODES) for part in ast.walk(statement)):
                 break
         self.splices = [
             *(self.draft.deletion(statement) for statement in self._moved),
@@ -175,7 +176,7 @@ class _Partition:
         ]
 
     def is_worthwhile(self) -> bool:
-        """Return whether more than the varied values themselves is computed before the call."""
+        """Return whether anything besides the varied values is computed before the call."""
         return bool(self.needed()) and (bool(self._moved) or any(not self._is_reading(node) for node in self._named))
 
     def needed(self) -> list[str]:
@@ -185,12 +186,12 @@ class _Partition:
         read = {node.id for node in rest}
         return [*(name for name in self._dependent if name in read), *dict.fromkeys(self._named.values())]
 
-    def shown(self, name: str) -> str:
+    def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short."""
         texts = [self.draft.text_of(node) for node, given in self._named.items() if given == name]
         return next((text for text in texts if len(text) <= _MAX_IN_TITLE and "\n" not in text), name)
 
-    def _take(self, statement: ast.stmt) -> None:
+    def _move(self, statement: ast.stmt) -> None:
         """Move a statement or expressions of it, if they can be computed before the call."""
         if self._is_movable(statement):
             bound = sorted(names_bound(statement))
@@ -202,9 +203,9 @@ class _Partition:
             else:
                 self._copied |= dict.fromkeys(bound, statement)
             self._known.update(bound)
-        elif isinstance(statement, _SIMPLE):
+        elif isinstance(statement, _SIMPLE_STATEMENTS):
             parts = [statement.test] if isinstance(statement, ast.If) else list(ast.iter_child_nodes(statement))
-            for node in [node for part in parts for node in self._largest(part)]:
+            for node in [node for part in parts for node in self._largest_movable(part)]:
                 self._name(node)
 
     def _name(self, node: ast.expr) -> None:
@@ -214,11 +215,11 @@ class _Partition:
         known = next((name for other, name in self._named.items() if self.draft.text_of(other) == text), None)
         if known is None:
             self._copy_for(node)
-            known = self._fresh(node)
+            known = self._unused_name(node)
             self.lines.append(f"{known} = {text}")
         self._named[node] = known
 
-    def _fresh(self, node: ast.expr) -> str:
+    def _unused_name(self, node: ast.expr) -> str:
         wish = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
         parts = list(ast.walk(self.draft.tree))
         used = {part.id for part in parts if isinstance(part, ast.Name)} | set(self._named.values())
@@ -226,7 +227,7 @@ class _Partition:
         return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(used) + 3))) if name not in used)
 
     def _copy_for(self, node: ast.AST) -> None:
-        """Repeat the statements before the call that give names to what a piece of code needs."""
+        """Copy the statements that set the variables of a piece of code, so that they also run before the call."""
         for name in sorted(names_read(node) & self._copied.keys()):
             statement = self._copied.pop(name, None)
             if statement is not None:
@@ -268,7 +269,7 @@ class _Partition:
             isinstance(n, ast.arg) and n.arg == name for n in ast.walk(self.function)
         )
 
-    def _largest(self, node: ast.AST) -> Iterator[ast.expr]:
+    def _largest_movable(self, node: ast.AST) -> Iterator[ast.expr]:
         """Yield the largest expressions that depend on varied values and can be computed before the call."""
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends(node):
@@ -281,7 +282,7 @@ class _Partition:
             return
         for child in ast.iter_child_nodes(node):
             if is_read or not isinstance(child, ast.Name):
-                yield from self._largest(child)
+                yield from self._largest_movable(child)
 
     def _is_reading(self, node: ast.expr) -> bool:
         """Return whether an expression only reads a varied value or a size."""
@@ -291,7 +292,7 @@ class _Partition:
         """Return whether an expression reads a size of a tensor."""
         match node:
             case ast.Attribute(value=tensor, attr=attr):
-                return attr in _OF_SIZE and self._is_tensor(tensor)
+                return attr in _SIZE_ATTRIBUTES and self._is_tensor(tensor)
             case ast.Call(func=ast.Attribute(value=tensor, attr=attr)):
                 return attr in _SIZE_METHODS and self._is_tensor(tensor)
             case ast.Call(func=ast.Name(id="len"), args=[tensor]):
@@ -327,7 +328,7 @@ class _Partition:
             return self._can_run_before_call(node.func) and all(map(self._is_available, arguments))
         if isinstance(node, ast.Attribute):
             return self._is_imported(node)
-        return isinstance(node, _COMPOSED) and all(map(self._is_available, ast.iter_child_nodes(node)))
+        return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
         """Return whether a function can run before the call: a builtin, a module's function, or a string's method."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 FAMILY = "output"
 _CONFIG = "torch._dynamo.config."
-#: If more calls than this move, a title does not name them.
+#: If more calls than this move, the title does not name them.
 _MAX_NAMED_CALLS = 2
 _LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
 _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
-#: An assumption about messages that compiled code leaves out: a trial shows the loss only of those that were written.
+#: An assumption about messages that compiled code leaves out: a trial shows only the loss of written messages.
 _LEVEL_STAYS = "its messages are lost as soon as the logger's level is lowered"
 
 

@@ -18,13 +18,13 @@ class Problem:
     Parameters
     ----------
     report : Report
-        The run with all its breaks; a family that changes several places at once finds the other places there.
+        The report of the run with all breaks, in which a family that changes several places finds the other places.
     break_ : Break
         The break to remove. Its location and stacks refer to lines of ``texts``.
     texts : mapping
         The whole text of each source, by the source's id; the text of a cell contains the magic's line.
     taken : frozenset of str
-        Names that the program must not assign; empty if it is a function, whose names are its own.
+        Names that the program must not assign; empty if the program is a function, which has its own names.
     """
 
     report: Report
@@ -37,7 +37,7 @@ class Problem:
 class Condition:
     """The test of a branch that a change edits or crosses: its sides must run before the change counts as working.
 
-    It may also be other code that must run, such as a call in a loop that may be empty; then it names no sides.
+    A condition may also be other code that must run, such as a call in a loop that may be empty, and then has no sides.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
 #: Methods and functions that accept every tensor, whatever its size and values.
-_TOTAL = {
+_ACCEPTS_EVERY_TENSOR = {
     "sum", "mean", "any", "all", "abs", "norm", "std", "var", "square", "sqrt", "exp", "sign", "neg", "clone", "detach",
     "isnan", "isinf", "isfinite", "isclose", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
     "logical_not", "logical_xor", "count_nonzero", "numel", "size", "dim", "float", "double", "half", "long", "bool",
@@ -29,7 +29,7 @@ _SIZES = {"shape", "ndim"}
 def may_raise(node: ast.expr) -> ast.expr | None:
     """Return the first part of an expression that may raise for some sizes and numbers, as far as its syntax shows."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] not in _TOTAL:
+        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] not in _ACCEPTS_EVERY_TENSOR:
             return part
         if isinstance(part, ast.Subscript) and not _is_of_size(part.value) and not isinstance(part.slice, ast.Slice):
             return part
@@ -39,7 +39,7 @@ def may_raise(node: ast.expr) -> ast.expr | None:
 
 
 def assumptions_of(
-    draft: Draft, tests: Iterable[ast.expr], also: Iterable[ast.AST] = (), decided: int = 0
+    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), decided: int = 0
 ) -> list[str]:
     """Return the assumptions of a change that computes both sides of some tests, and all operands of the tests.
 
@@ -47,29 +47,29 @@ def assumptions_of(
     ----------
     tests : iterable of ast.expr
         Tests of branches, conditional expressions and loops whose sides are all computed.
-    also : iterable of ast.AST
-        Further code that runs where it did not run before.
+    further_code : iterable of ast.AST
+        Further code that runs in cases in which it did not run before.
     decided : int
-        How many operands of the first test Python still decides, besides those that its syntax shows.
+        The number of operands of the first test that Python still decides, besides those that its syntax shows.
     """
     tests = list(tests)
     found: list[ast.expr] = []
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
-            # Python still decides the operands before it.
+            # Python still decides the operands before the rest.
             rest = split_test(operation, decided if operation is tests[0] else 0)[0]
             values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
             found += [part for part in map(may_raise, values[1:]) if part is not None]
             kept = operation.values[: -len(values)]
             found += uses_of_optional(draft, operation, values[1:], kept=kept, used=values[:1])
-            asking = [n for n, value in enumerate(values) if _asks_for_kind(value)]
+            asking = [n for n, value in enumerate(values) if _tests_class_or_attribute(value)]
             found += values[asking[0] + 1 :] if asking else []
     for test in tests:
         rest = split_test(test, decided if test is tests[0] else 0)[0]
         values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
         kept = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
         found += uses_of_optional(draft, test, _sides_of(draft, test), kept=kept, used=values)
-    for side in (*(side for test in tests for side in _sides_of(draft, test)), *also):
+    for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
         found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
@@ -77,7 +77,7 @@ def assumptions_of(
     ]
 
 
-def _asks_for_kind(node: ast.expr) -> bool:
+def _tests_class_or_attribute(node: ast.expr) -> bool:
     """Whether an expression asks for the class or an attribute of an object, which trials do not change."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(dotted(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
@@ -211,11 +211,11 @@ def uses_of_optional(
     test : ast.expr
         The test that protects the code.
     nodes : iterable of ast.AST
-        The code that a change runs whatever the test says.
+        The code that a change runs regardless of the test's result.
     kept : sequence of ast.expr
         The operands of the test that Python still decides first.
     used : sequence of ast.expr
-        The operands that the original evaluates as well, whenever it reaches the test.
+        The operands that the original always evaluates when it reaches the test.
     """
     function = draft.enclosing_function(test)
     if function is None:
@@ -232,7 +232,7 @@ def uses_of_optional(
 
 
 def _optional_parameters(function: FunctionNode) -> Iterator[str]:
-    """Yield the parameters that are ``None`` by default, or may be by their annotations."""
+    """Yield the parameters that are ``None`` by default, or may be ``None`` according to their annotations."""
     spec = function.args
     positional = [*spec.posonlyargs, *spec.args]
     defaults = dict(zip(reversed(positional), reversed(spec.defaults), strict=False))
@@ -243,7 +243,7 @@ def _optional_parameters(function: FunctionNode) -> Iterator[str]:
 
 
 def _optional_values(scope: ast.AST) -> Iterator[str]:
-    """Yield the names and attributes that code compares with ``None``, or to which it assigns a value that may be."""
+    """Yield the names and attributes that code compares with ``None``, or sets to a value that may be ``None``."""
     for node in ast.walk(scope):
         match node:
             case ast.Compare(left=left, comparators=[right]) if _is_none(right):
@@ -294,7 +294,7 @@ def _needs_value(parent: ast.AST | None, part: ast.expr) -> bool:
 
 
 def _settled_names(draft: Draft, test: ast.expr, used: Sequence[ast.expr], names: set[str]) -> set[str]:
-    """Return the names that code before a test uses or tests, so that they are not ``None`` when it is reached."""
+    """Return the names that code before a test uses or tests, so that they are not ``None`` at the test."""
     settled: set[str] = set()
     before: list[ast.AST] = [*used]
     inner: ast.AST = test

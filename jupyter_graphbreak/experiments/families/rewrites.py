@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FAMILY = "rewrite"
 
 #: Dynamo makes the number a tensor without dimensions.
-_DOUBLE = "with a tensor of integers, the number makes the compiled result float64"
+_RESULT_IS_DOUBLE = "with a tensor of integers, the number makes the compiled result float64"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -161,7 +161,7 @@ def _random_number(site: Site) -> Iterator[Proposal]:
     if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
         return
     splice = site.draft.replacement(call, "random.uniform(0, 1)")
-    yield from site.edit(FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_DOUBLE])
+    yield from site.edit(FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_RESULT_IS_DOUBLE])
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
@@ -179,10 +179,10 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new)])
 
 
-#: A conversion of ``%``, and the ones that ``str.format`` writes in the same way.
+#: A conversion of ``%``, and the conversions that ``str.format`` writes in the same way.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
-_SAME_NUMBERS = frozenset("eEfFgG")
-_SAME_TEXTS = frozenset("sr")
+_NUMBER_CONVERSIONS = frozenset("eEfFgG")
+_TEXT_CONVERSIONS = frozenset("sr")
 
 
 def _format_with_a_method(site: Site) -> Iterator[Proposal]:
@@ -221,11 +221,11 @@ def _replacement(conversion: re.Match[str]) -> str | None:
     if conversion.group() == "%%":
         return "%"
     flags, width, precision, kind = conversion.group("flags", "width", "precision", "kind")
-    if kind in _SAME_TEXTS and not set(flags) - {"-"}:
+    if kind in _TEXT_CONVERSIONS and not set(flags) - {"-"}:
         align = "" if not width or "-" in flags else ">"
         wanted = f"{align}{width}{precision}"
         return f"{{!{kind}:{wanted}}}" if wanted else f"{{!{kind}}}"
-    if kind in _SAME_NUMBERS and not ("0" in flags and "-" in flags):
+    if kind in _NUMBER_CONVERSIONS and not ("0" in flags and "-" in flags):
         align = "<" if width and "-" in flags else ""
         sign = "+" if "+" in flags else " " if " " in flags else ""
         return f"{{:{align}{sign}{'0' if '0' in flags else ''}{width}{precision}{kind}}}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FAMILY = "scalar"
 #: The replacement for elements that are not selected, by the reduction that follows.
-_NEUTRAL = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
+_NEUTRAL_ELEMENTS = {"sum": "0", "prod": "1", "max": 'float("-inf")', "amax": 'float("-inf")', "min": 'float("inf")'}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -75,7 +75,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     new = {
         "mean": f"({torch}.where({where}, {data}, 0).sum() / {count})",
         "numel": count,
-        **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL.items()},
+        **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
     }.get(method.attr)
     if new is not None:
         yield from site.edit(FAMILY, title, [draft.replacement(call, new), *needed])

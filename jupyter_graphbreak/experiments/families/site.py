@@ -31,7 +31,7 @@ class Site:
     node : ast.expr or ast.stmt
         The expression or statement at which the graph broke.
     statement : ast.stmt
-        The innermost statement around it.
+        The innermost statement that contains the node.
     texts : mapping
         The texts of all sources except libraries, by their ids.
     """

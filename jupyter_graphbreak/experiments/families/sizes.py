@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = "transformers/"
 _GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
-_GRIDS = '''\
+_GRIDS_CODE = '''\
 import contextlib
 import inspect
 import json
@@ -164,10 +164,10 @@ def of_vision(vision, grid):
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
-#: A title names an expression that has at most so many characters.
+#: The maximum number of characters of an expression that a title names.
 _MAX_NAMED = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
-_LISTS = """\
+_LISTS_CODE = """\
 import inspect
 
 import torch
@@ -186,7 +186,7 @@ def pass_numbers(module, args, kwargs):
 
 model.register_forward_pre_hook(pass_numbers, with_kwargs=True)"""
 _FORWARD_WRAPPER_TITLE = "Wrap forward in a pass-through function"
-# Binding a signature breaks if the compiled function has changed its own arguments before.
+# Binding a signature breaks the graph if the compiled function has changed its own arguments before.
 _FORWARD_WRAPPER = """\
 import functools
 import types
@@ -200,7 +200,7 @@ def forward(self, *args, **kwargs):
 model.forward = types.MethodType(forward, model)"""
 
 #: The code of all these switches.
-SWITCHES = (_GRIDS, _LISTS, _FORWARD_WRAPPER)
+SWITCHES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
 def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
@@ -216,23 +216,23 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
         yield _FORWARD_WRAPPER_TITLE, _FORWARD_WRAPPER
     if "pass sizes as numbers" in rewrites:
         if any("image_grid_thw" in text for text in texts):
-            yield _GRIDS_TITLE, _GRIDS
+            yield _GRIDS_TITLE, _GRIDS_CODE
         elif any("image_sizes" in text for text in texts):
-            yield _LISTS_TITLE, _LISTS
+            yield _LISTS_TITLE, _LISTS_CODE
 
 
 FAMILY = "sizes"
 #: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
-_CERTAIN = (
+_EVALUATED_ONCE = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
 #: Nodes that compute the same value before the call.
-_PURE = (
+_PURE_NODES = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
     ast.unaryop, ast.expr_context, ast.keyword,
 )  # fmt: skip
-_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
+_TENSOR_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long", "int", "cumsum", "diff", "size"}
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -272,7 +272,7 @@ def _is_shape(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
-class _Read(NamedTuple):
+class _HostRead(NamedTuple):
     """A call that reads the numbers of a tensor.
 
     Parameters
@@ -292,12 +292,12 @@ class _Read(NamedTuple):
 
 
 def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
-    """Move all such reads of the function before its call: they depend only on its arguments."""
-    reads: dict[ast.Call, _Read] = {}
+    """Move the function's reads of tensors' numbers before its call, if they depend only on its arguments."""
+    reads: dict[ast.Call, _HostRead] = {}
     for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
         if place is not None and place.draft is site.draft and place.function is function:
             read = _read_of(place) or _output_size(place)
-            if read is not None and _is_known_before(place, function, read.tensor):
+            if read is not None and _is_same_before_call(place, function, read.tensor):
                 reads[read.call] = read
     if not any(site.node in ast.walk(call) for call in reads):
         return
@@ -321,7 +321,7 @@ def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterat
         yield Proposal(FAMILY, title, texts, conditions=passed, compiles_itself=True)
 
 
-def _read_of(place: Site) -> _Read | None:
+def _read_of(place: Site) -> _HostRead | None:
     """Return the read that moves a tensor's numbers to the host at a break."""
     for part in (place.node, *place.draft.ancestors(place.node)):
         if isinstance(part, ast.stmt):
@@ -332,11 +332,11 @@ def _read_of(place: Site) -> _Read | None:
         name = dotted(part.func).rpartition(".")[2]
         while (inner := on_host(tensor)) is not None:
             tensor = inner
-        return _Read(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
+        return _HostRead(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
     return None
 
 
-def _output_size(place: Site) -> _Read | None:
+def _output_size(place: Site) -> _HostRead | None:
     """Return the read for a ``repeat_interleave`` without an output size."""
     call = place.draft.enclosing(place.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
@@ -349,28 +349,30 @@ def _output_size(place: Site) -> _Read | None:
     text = place.draft.text_of(call)
     if repeats is None or "output_size" in named or None in named or text[:-1].rstrip().endswith(","):
         return None
-    if repeated is None or not all(isinstance(node, _PURE) for node in ast.walk(repeated)):
+    if repeated is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated)):
         return None
     counts, tensor = (operand(place.draft.text_of(node)) for node in (repeats, repeated))
     length = f"{tensor}.size({place.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
-    return _Read(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
+    return _HostRead(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
 
 
 def _owner(function: ast.expr) -> ast.expr | None:
     return function.value if isinstance(function, ast.Attribute) else None
 
 
-def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
+def _is_same_before_call(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether a value is the same before the call, and every call reads it."""
     arguments = parameters_of(function)
     read = names_read(tensor)
     if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
         return False
     for node in ast.walk(tensor):
-        called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS
-        if not called and not isinstance(node, _PURE):
+        called = (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR_METHODS
+        )
+        if not called and not isinstance(node, _PURE_NODES):
             return False
     top = place.statement
     for enclosing in place.draft.ancestors(tensor):
@@ -379,7 +381,7 @@ def _is_known_before(place: Site, function: FunctionNode, tensor: ast.expr) -> b
         is_head = isinstance(enclosing, ast.For) and any(tensor is node for node in ast.walk(enclosing.iter))
         if isinstance(enclosing, ast.stmt):
             top = enclosing
-        if not isinstance(enclosing, _CERTAIN) and not is_head:
+        if not isinstance(enclosing, _EVALUATED_ONCE) and not is_head:
             return False
     if top not in function.body:
         return False

@@ -20,15 +20,15 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield the switches of the library that contains the break."""
     sources = {source.id: source for source in problem.report.sources}
 
-    def place(at: Location) -> CodePlace:
-        source = sources.get(at.source)
+    def place(location: Location) -> CodePlace:
+        source = sources.get(location.source)
         path = source.path if source is not None and source.kind == "library" else None
-        return CodePlace(path, at.function, at.code)
+        return CodePlace(path, location.function, location.code)
 
-    at = problem.break_.location
-    if at is None:
+    location = problem.break_.location
+    if location is None:
         return
-    for switch in switches_for(place(at), [place(caller) for caller in problem.break_.stack]):
+    for switch in switches_for(place(location), [place(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
             assumptions = (f"with it, {switch.differs}",) if switch.differs is not None else ()
             yield Proposal(FAMILY, switch.title, code=switch.code, assumptions=assumptions)

@@ -62,7 +62,7 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     for name, propose in FAMILIES.items():
         try:
             for proposal in propose(problem):
-                if not any(_same_change(proposal, known) for known in proposals):
+                if not any(_is_same_change(proposal, known) for known in proposals):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
@@ -92,5 +92,5 @@ def _handled_code(problem: Problem) -> str | None:
     return None
 
 
-def _same_change(one: Proposal, other: Proposal) -> bool:
+def _is_same_change(one: Proposal, other: Proposal) -> bool:
     return (one.texts, one.settings, one.code) == (other.texts, other.settings, other.code)

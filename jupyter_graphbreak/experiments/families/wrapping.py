@@ -67,7 +67,7 @@ def wrap_function(
     parameter : str or None
         An additional first parameter of the inner function.
     body : callable
-        Returns the lines of the outer function, given the call of the inner one.
+        Returns the lines of the outer function, given the call of the inner function.
     splices : sequence of Splice or None
         The changes of the inner function.
     """
@@ -78,17 +78,17 @@ def wrap_function(
     elsewhere = _compiled_elsewhere(site, function)
     if elsewhere is None:
         return None
-    parts = _Parts(inner, parameter, body(call), torch, imports, elsewhere)
+    parts = _WrapperParts(inner, parameter, body(call), torch, imports, elsewhere)
     if function in draft.tree.body:
-        all_splices = _around_function(draft, function, parts, splices)
+        all_splices = _splices_around_function(draft, function, parts, splices)
     else:
-        all_splices = _around_method(draft, function, parts, splices)
+        all_splices = _splices_around_method(draft, function, parts, splices)
     text = draft.apply_splices(all_splices) if all_splices is not None else None
     return {site.source: text, **elsewhere.texts} if text is not None else None
 
 
-class _Parts(NamedTuple):
-    """The inner function's name and additional parameter, the outer one's lines, torch's name, and other sources.
+class _WrapperParts(NamedTuple):
+    """The inner function's name and parameter, the outer function's lines, torch's name, and the other sources.
 
     ``imports`` are the lines that import torch, if the source does not.
     """
@@ -98,43 +98,49 @@ class _Parts(NamedTuple):
     lines: list[str]
     torch: str
     imports: list[str]
-    elsewhere: _Elsewhere
+    elsewhere: _ChangedSources
 
 
-class _Known(NamedTuple):
+class _CompiledNames(NamedTuple):
     """The names of a function, or of a class and its objects, and the method of the class."""
 
     names: set[str]
     method: str
 
 
-class _Elsewhere(NamedTuple):
+class _ChangedSources(NamedTuple):
     """New texts of other sources that no longer compile a function, their options, and the function's names."""
 
     texts: dict[str, str]
     options: str
-    known: _Known
+    compiled: _CompiledNames
 
 
-def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None:
+def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
     """Return how other cells compile a function or objects of its class; ``None`` if that cannot be changed."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
     others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
     all_drafts = (site.draft, *others.values())
-    # Created or renamed in one cell, and compiled in another.
+    # One cell may create or rename what a different cell compiles.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
-    known = _Known(names, function.name if isinstance(owner, ast.ClassDef) else "")
-    if any(_compiles_otherwise(draft, known) for draft in all_drafts):
+    compiled = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
+    if any(_compiles_otherwise(draft, compiled) for draft in all_drafts):
         return None
-    is_found = any(_sites(draft, known) for draft in all_drafts) or _is_decorated(site.draft, function)
-    if not is_found and any(_may_compile(draft, known, all_drafts, is_own=draft is site.draft) for draft in all_drafts):
+    is_found = any(_sites(draft, compiled) for draft in all_drafts) or _is_decorated(site.draft, function)
+    if not is_found and any(
+        _may_compile(draft, compiled, all_drafts, is_own=draft is site.draft) for draft in all_drafts
+    ):
         return None
     texts: dict[str, str] = {}
     options: set[str] = set()
     for source, draft in others.items():
-        sites = [call for call in _sites(draft, known) if _is_in_place(call, known) or _is_target(call.args[0], known)]
+        sites = [
+            call
+            for call in _sites(draft, compiled)
+            if _is_in_place(call, compiled) or _is_target(call.args[0], compiled)
+        ]
         if not sites:
             continue
         if any(
@@ -142,17 +148,17 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _Elsewhere | None
         ):
             return None  # a name of that cell
         options |= {_options(draft, [call]) for call in sites}
-        text = draft.apply_splices(_removal(draft, call, known) for call in sites)
+        text = draft.apply_splices(_removal(draft, call, compiled) for call in sites)
         if text is None:
             return None
         texts[source] = text
-    return _Elsewhere(texts, next(iter(options), ""), known) if len(options) <= 1 else None
+    return _ChangedSources(texts, next(iter(options), ""), compiled) if len(options) <= 1 else None
 
 
-def _removal(draft: Draft, call: ast.Call, known: _Known) -> Splice | None:
+def _removal(draft: Draft, call: ast.Call, compiled: _CompiledNames) -> Splice | None:
     """Return the splice that no longer compiles what a call compiles; ``None`` if it cannot be written."""
     statement = draft.enclosing(call, ast.stmt)
-    if _is_in_place(call, known):
+    if _is_in_place(call, compiled):
         return draft.deletion(statement) if isinstance(statement, ast.Expr) and statement.value is call else None
     target = call.args[0]
     replaces_method = (
@@ -179,21 +185,23 @@ def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> boo
     return len({_options(draft, [call]) for call in sites}) <= 1 and not read & later
 
 
-def _is_in_place(call: ast.Call, known: _Known) -> bool:
+def _is_in_place(call: ast.Call, compiled: _CompiledNames) -> bool:
     """Whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
     method = call.func
     return (
-        known.method == "forward"
+        compiled.method == "forward"
         and isinstance(method, ast.Attribute)
         and method.attr == "compile"
-        and dotted(method.value) in known.names
+        and dotted(method.value) in compiled.names
     )
 
 
-def _is_target(node: ast.expr, known: _Known) -> bool:
+def _is_target(node: ast.expr, compiled: _CompiledNames) -> bool:
     """Whether an expression is the wrapped function, an object of its class, or the method of such an object."""
-    is_method = isinstance(node, ast.Attribute) and node.attr == known.method and dotted(node.value) in known.names
-    return is_method or _is_one_of(node, known.names)
+    is_method = (
+        isinstance(node, ast.Attribute) and node.attr == compiled.method and dotted(node.value) in compiled.names
+    )
+    return is_method or _is_one_of(node, compiled.names)
 
 
 def _defines(draft: Draft, name: str) -> bool:
@@ -204,7 +212,7 @@ def _defines(draft: Draft, name: str) -> bool:
 def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]:
     """Return a function's or class's name, and the names assigned from it or from one of these names.
 
-    Objects of a class may be made anywhere, but only the top level names a function again.
+    Objects of a class may be created anywhere, but a function gets further names only at the top level.
     """
     assigned = [
         node
@@ -223,15 +231,15 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     return names
 
 
-def _sites(draft: Draft, known: _Known) -> list[ast.Call]:
+def _sites(draft: Draft, compiled: _CompiledNames) -> list[ast.Call]:
     """Return the calls of ``torch.compile`` whose argument reads one of the names, and those that compile in place."""
     torch = name_of_torch(draft) or "torch"
     calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
     return [
         call
         for call in calls
-        if _is_in_place(call, known)
-        or (compiles(call, torch) and call.args and not known.names.isdisjoint(names_read(call.args[0])))
+        if _is_in_place(call, compiled)
+        or (compiles(call, torch) and call.args and not compiled.names.isdisjoint(names_read(call.args[0])))
     ]
 
 
@@ -240,16 +248,18 @@ def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
     return any(compiles(node, torch) for node in function.decorator_list)
 
 
-def _may_compile(draft: Draft, known: _Known, drafts: Sequence[Draft], *, is_own: bool) -> bool:
-    """Whether a source compiles something unknown that may be the function: neither another function nor a class.
+def _may_compile(draft: Draft, compiled: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
+    """Whether a source compiles something unidentified, which may be the function.
 
     A source other than the function's own may compile attributes of anything. A function that compiles its argument
     counts if one of the names is passed to it, and so does ``block.compile()`` of an unknown object for a method.
     """
     torch = name_of_torch(draft) or "torch"
-    defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - known.names
+    defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - compiled.names
     calls = [node for part in drafts for node in ast.walk(part.tree) if isinstance(node, ast.Call)]
-    given_to = {dotted(call.func) for call in calls if any(_is_one_of(argument, known.names) for argument in call.args)}
+    given_to = {
+        dotted(call.func) for call in calls if any(_is_one_of(argument, compiled.names) for argument in call.args)
+    }
     modules = {
         (alias.asname or alias.name).partition(".")[0]
         for node in ast.walk(draft.tree)
@@ -259,7 +269,7 @@ def _may_compile(draft: Draft, known: _Known, drafts: Sequence[Draft], *, is_own
     for node in ast.walk(draft.tree):
         if not isinstance(node, ast.Call):
             continue
-        if known.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
+        if compiled.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
             root = dotted(node.func.value).partition(".")[0]
             if root not in {torch, *modules}:
                 return True
@@ -277,40 +287,44 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_otherwise(draft: Draft, known: _Known) -> bool:
+def _compiles_otherwise(draft: Draft, compiled: _CompiledNames) -> bool:
     """Whether a source compiles one of the names in a form that we cannot move.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
-        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in known.names:
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in compiled.names:
             texts = [ast.unparse(part) for part in node.decorator_list if not compiles(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
             continue
         method = node.func
-        if isinstance(method, ast.Attribute) and dotted(method.value) in known.names and not _is_in_place(node, known):
+        if (
+            isinstance(method, ast.Attribute)
+            and dotted(method.value) in compiled.names
+            and not _is_in_place(node, compiled)
+        ):
             return True
         for argument in node.args:
-            is_moved = compiles(node, torch) and _is_target(argument, known)
-            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in known.names
-            if not is_moved and (is_part or _is_one_of(argument, known.names)):
+            is_moved = compiles(node, torch) and _is_target(argument, compiled)
+            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in compiled.names
+            if not is_moved and (is_part or _is_one_of(argument, compiled.names)):
                 return True
     return False
 
 
-def _around_function(
-    draft: Draft, function: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+def _splices_around_function(
+    draft: Draft, function: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
     begin = draft.start_of(function)
     opened = draft.text.find("(", begin)
     head = draft.text[begin:opened]
     if "\n" in head or "[" in head or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list):
         return None
-    sites = _sites(draft, parts.elsewhere.known)
-    if not all(_is_one_of(call.args[0], parts.elsewhere.known.names) for call in sites):
+    sites = _sites(draft, parts.elsewhere.compiled)
+    if not all(_is_one_of(call.args[0], parts.elsewhere.compiled.names) for call in sites):
         return None  # something that calls the function is compiled
     if not _can_move_options(draft, sites, function.lineno):
         return None
@@ -331,7 +345,7 @@ def _around_function(
     return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
 
 
-def _decorator(draft: Draft, sites: Sequence[ast.Call], parts: _Parts) -> str:
+def _decorator(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
     """Return the lines that compile the inner function."""
     options = _options(draft, sites) or parts.elsewhere.options
     return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
@@ -352,7 +366,7 @@ def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
 
 
 def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
-    """Whether a decorator is one of torch's: others may register the function under its name."""
+    """Whether a decorator is one of torch's: other decorators may register the function under its name."""
     name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch}
 
@@ -361,8 +375,8 @@ def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
     return f"{parameter}{', ' if ast.unparse(function.args) else ''}" if parameter else ""
 
 
-def _around_method(
-    draft: Draft, method: FunctionNode, parts: _Parts, splices: Sequence[Splice | None]
+def _splices_around_method(
+    draft: Draft, method: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
     """Move a method's body into a top-level function that the method calls."""
     owner = next(draft.ancestors(method))
@@ -382,7 +396,7 @@ def _around_method(
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
     opened = draft.text.index("(", draft.start_of(method)) + 1
-    sites = _sites(draft, parts.elsewhere.known)
+    sites = _sites(draft, parts.elsewhere.compiled)
     if not _can_move_options(draft, sites, owner.lineno):
         return None
     head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
@@ -390,7 +404,7 @@ def _around_method(
     inner = "\n".join([_decorator(draft, sites, parts), f"def {parts.inner}({head}", *moved])
     after = draft.line_end(owner.end_lineno or owner.lineno)
     outer = "\n".join(f"{unit}{line}" for line in parts.lines)
-    all_splices = [_removal(draft, call, parts.elsewhere.known) for call in sites]
+    all_splices = [_removal(draft, call, parts.elsewhere.compiled) for call in sites]
     if after == end:
         return [*all_splices, Splice(start, end, f"{outer}\n\n\n{inner}")]
     return [*all_splices, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]

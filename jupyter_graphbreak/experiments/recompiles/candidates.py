@@ -29,10 +29,10 @@ _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 #: The factor by which the limit is raised.
 _LIMIT_FACTOR = 8
-_LIMIT = "torch._dynamo.config.recompile_limit"
+_LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 
 #: The beginning of code that changes the hyperparameters of an optimizer.
-_OF_GROUPS = "for group in NAME.param_groups:"
+_PARAM_GROUPS_LOOP = "for group in NAME.param_groups:"
 
 Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoisting"]
 
@@ -48,7 +48,7 @@ class BeforeCall:
     template : str
         The code; ``NAME`` stands for the expression for the value, and ``VALUE`` for a new value in an assignment.
     assigns : bool
-        Whether the code replaces the value: ``template`` is then the expression for the new one.
+        Whether the code replaces the value: ``template`` is then the expression for the new value.
     optional : Path or None
         The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
     then : str
@@ -65,7 +65,7 @@ class BeforeCall:
     def leaves_tensors(self) -> bool:
         """Whether the code replaces numbers outside the call: in an object, or in a variable of the caller."""
         is_outside = bool(self.path.steps) or self.path.root.kind != "argument"
-        return is_outside and (self.assigns or _OF_GROUPS in self.template)
+        return is_outside and (self.assigns or _PARAM_GROUPS_LOOP in self.template)
 
     @property
     def needs_an_item(self) -> bool:
@@ -116,13 +116,13 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings in place of ``dynamic=True``, if its place in the code is unknown."""
+        """Return this candidate with settings in place of ``dynamic=True``, whose place in the code is unknown."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
 
     def includes(self, other: RecompileCandidate) -> bool:
-        """Return whether this candidate makes all changes of a different one, and more."""
+        """Return whether this candidate makes all changes of a different candidate, and more."""
         mine, theirs = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
@@ -158,7 +158,8 @@ class Circumstances:
     limit : int
         The recompile limit.
     is_limit_worth_raising : bool
-        Whether it was reached and some calls used code of earlier ones: otherwise every further call is compiled again.
+        Whether the limit was reached and some calls used code of earlier calls: otherwise every further call is
+        compiled again.
     visible : frozenset of str
         The names of closure variables that the calling code has as well.
     """
@@ -169,7 +170,7 @@ class Circumstances:
     visible: frozenset[str]
 
 
-def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
+def propose(named: Varied, varied: Varied, circumstances: Circumstances) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
 
     Parameters
@@ -177,90 +178,94 @@ def propose(named: Varied, varied: Varied, given: Circumstances) -> Iterator[Rec
     named : Varied
         The variations that a failed guard names.
     varied : Varied
-        All that varied.
+        All variations.
     """
     has_named_numbers = bool(named.numbers or named.lists)
     sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if has_named_numbers else varied.sizes
     numbers = named.numbers or (() if named.sizes or named.lists else varied.numbers)
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
-    tensors = [*_lists_for(named.lists, numbers, given), *_tensors_for(numbers, varied, given)]
+    tensors = [*_lists_for(named.lists, numbers, circumstances), *_tensors_for(numbers, varied, circumstances)]
     if sizes:
-        yield mark(sizes, "mark_dynamic", given.owner)
+        yield mark(sizes, "mark_dynamic", circumstances.owner)
         if len(varied.sizes) > len(sizes):
-            yield mark(varied.sizes, "mark_dynamic", given.owner)
+            yield mark(varied.sizes, "mark_dynamic", circumstances.owner)
     if all(_is_symbolic_if_dynamic(number) for number in numbers):
         yield dynamic
     if sizes and tensors:
-        yield mark(sizes, "mark_dynamic", given.owner) + tensors[0]
+        yield mark(sizes, "mark_dynamic", circumstances.owner) + tensors[0]
     yield from tensors
     if tensors:
         yield dynamic + tensors[0]
     yield dynamic
     if sizes:
-        unbacked = mark(varied.sizes, "mark_unbacked", given.owner)
+        unbacked = mark(varied.sizes, "mark_unbacked", circumstances.owner)
         yield from [unbacked, *([unbacked + tensors[0]] if tensors else [])]
-        yield mark(varied.sizes, "maybe_mark_dynamic", given.owner)
-    yield from _settings(varied, dynamic, given)
+        yield mark(varied.sizes, "maybe_mark_dynamic", circumstances.owner)
+    yield from _settings(varied, dynamic, circumstances)
 
 
 def _lists_for(
-    lists: Sequence[NumberList], numbers: Sequence[Number], given: Circumstances
+    lists: Sequence[NumberList], numbers: Sequence[Number], circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield candidates that replace each list of numbers with one tensor, and the other numbers with tensors."""
     if not lists:
         return
     others = [number for number in numbers if not any(number_list.contains(number.path) for number_list in lists)]
-    others = [number for number in others if _is_assignable(number, given)]
-    for how in _MARKS if any(number_list.varies_in_length for number_list in lists) else ("",):
+    others = [number for number in others if _is_assignable(number, circumstances)]
+    for mark_name in _MARKS if any(number_list.varies_in_length for number_list in lists) else ("",):
         for float_dtype in (
             ("float64",) if all(number_list.has_only_ints for number_list in lists) else ("float64", "float32")
         ):
-            whole = _as_one_tensor(lists, given.owner, float_dtype, how)
-            yield whole + as_tensors(others, given.owner, float_dtype) if others else whole
+            whole = _as_one_tensor(lists, circumstances.owner, float_dtype, mark_name)
+            yield whole + as_tensors(others, circumstances.owner, float_dtype) if others else whole
 
 
-def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, how: str) -> RecompileCandidate:
+def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, mark_name: str) -> RecompileCandidate:
     """Return a candidate that replaces each list of numbers with one tensor, with a mark if its length varies."""
     befores = [
         BeforeCall(
             numbers.path,
             f"torch.as_tensor(NAME, dtype=torch.{'int64' if numbers.has_only_ints else float_dtype})",
             assigns=True,
-            then=f"{_MARKS[how]}(NAME, 0)" if how and numbers.varies_in_length else "",
+            then=f"{_MARKS[mark_name]}(NAME, 0)" if mark_name and numbers.varies_in_length else "",
         )
         for numbers in lists
     ]
     named = [f"`{expression(numbers.path, owner)}`" for numbers in lists]
-    title = f"Make {_and(named)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
-    if how:
-        title += f", marked as {_ADJECTIVES[how]}"
+    title = f"Make {_joined_with_and(named)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
+    if mark_name:
+        title += f", marked as {_ADJECTIVES[mark_name]}"
     return _before_each_call(title, "tensor", befores, tuple(numbers.path for numbers in lists), owner)
 
 
-def _tensors_for(numbers: Sequence[Number], varied: Varied, given: Circumstances) -> Iterator[RecompileCandidate]:
+def _tensors_for(
+    numbers: Sequence[Number], varied: Varied, circumstances: Circumstances
+) -> Iterator[RecompileCandidate]:
     """Yield candidates that replace numbers with tensors, with doubles first because Python computes with them."""
-    assignable = [number for number in varied.numbers if _is_assignable(number, given)]
+    assignable = [number for number in varied.numbers if _is_assignable(number, circumstances)]
     chosen = [number for number in numbers if number in assignable]
     if not chosen:
         return
-    yield as_tensors(chosen, given.owner, "float64")
+    yield as_tensors(chosen, circumstances.owner, "float64")
     if len(assignable) > len(chosen):
-        yield as_tensors(assignable, given.owner, "float64")
+        yield as_tensors(assignable, circumstances.owner, "float64")
     if any(not number.is_whole for number in chosen):
-        yield as_tensors(chosen, given.owner, "float32")
+        yield as_tensors(chosen, circumstances.owner, "float32")
 
 
-def _settings(varied: Varied, dynamic: RecompileCandidate, given: Circumstances) -> Iterator[RecompileCandidate]:
+def _settings(
+    varied: Varied, dynamic: RecompileCandidate, circumstances: Circumstances
+) -> Iterator[RecompileCandidate]:
     if any(number.path.root.kind == "module" and number.is_whole for number in varied.numbers):
         unspecialized = setting("Allow ints of modules to change", _UNSPECIALIZED)
         yield unspecialized
         yield dynamic + unspecialized
     if _has_equal_sizes(varied.sizes):
         yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
-    if given.is_limit_worth_raising:
-        limit = _LIMIT_FACTOR * given.limit
+    if circumstances.is_limit_worth_raising:
+        limit = _LIMIT_FACTOR * circumstances.limit
         yield RecompileCandidate(
-            f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT: limit})
+            f"Raise the recompile limit to {limit}", ("limit",), Adjustment(settings={_LIMIT_SETTING: limit})
         )
 
 
@@ -269,12 +274,12 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
     return number.is_fixed or (number.path.root.kind in {"argument", "closure"} and not number.path.steps)
 
 
-def _is_assignable(number: Number, given: Circumstances) -> bool:
+def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
     """Return whether code before the call can assign a different value to a number."""
-    return not number.is_fixed and (number.path.root.kind != "closure" or _is_reached(number, given.visible))
+    return not number.is_fixed and (number.path.root.kind != "closure" or _is_reachable(number, circumstances.visible))
 
 
-def _is_reached(number: Number, visible: Collection[str]) -> bool:
+def _is_reachable(number: Number, visible: Collection[str]) -> bool:
     """Return whether the calling code can change a number: it has the variable, and the number is a part of it."""
     return number.path.root.name in visible and bool(number.path.steps)
 
@@ -293,18 +298,18 @@ def _completed(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, 
     return tuple(size for size in all_sizes if size.path in paths)
 
 
-def mark(sizes: Sequence[Size], how: str, owner: str) -> RecompileCandidate:
+def mark(sizes: Sequence[Size], mark_name: str, owner: str) -> RecompileCandidate:
     """Return a candidate that marks dimensions before each call."""
     by_path: dict[Path, list[int]] = {}
     for size in sizes:
         by_path.setdefault(size.path, []).append(size.dim)
     optional = {size.path: size.optional for size in sizes}
     befores = [
-        BeforeCall(path, f"{_MARKS[how]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path])
+        BeforeCall(path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path])
         for path, dims in by_path.items()
     ]
     named = [f"{_dims(dims)} of `{expression(path, owner)}`" for path, dims in by_path.items()]
-    return _before_each_call(f"Mark {_and(named)} as {_ADJECTIVES[how]}", "mark", befores, (), owner)
+    return _before_each_call(f"Mark {_joined_with_and(named)} as {_ADJECTIVES[mark_name]}", "mark", befores, (), owner)
 
 
 def _before_each_call(
@@ -326,7 +331,7 @@ def with_joined_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _dims(dims: Sequence[int]) -> str:
-    return f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {_and(list(map(str, dims)))}"
+    return f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {_joined_with_and(list(map(str, dims)))}"
 
 
 def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> RecompileCandidate:
@@ -346,12 +351,12 @@ def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> Recom
         else:
             befores[BeforeCall(_assigned_path(number), value, assigns=True)] = None
     for optimizer, lines in grouped.items():
-        loop = "\n    ".join([_OF_GROUPS, *lines])
+        loop = "\n    ".join([_PARAM_GROUPS_LOOP, *lines])
         befores[BeforeCall(optimizer, loop)] = None
-    named = list(dict.fromkeys(_shown(number, owner) for number in numbers))
+    named = list(dict.fromkeys(_text_in_title(number, owner) for number in numbers))
     noun = "tensors" if len(named) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
     paths = tuple(path for number in numbers for path in number.paths)
-    return _before_each_call(f"Make {_and(named)} {noun}", "tensor", list(befores), paths, owner)
+    return _before_each_call(f"Make {_joined_with_and(named)} {noun}", "tensor", list(befores), paths, owner)
 
 
 def _assigned_path(number: Number) -> Path:
@@ -368,7 +373,7 @@ def _in_param_groups(path: Path) -> tuple[Path | None, str]:
     return Path(path.root, path.steps[:at]), str(path.steps[at + 2].key)
 
 
-def _shown(number: Number, owner: str) -> str:
+def _text_in_title(number: Number, owner: str) -> str:
     optimizer, key = _in_param_groups(number.path)
     if optimizer is None:
         return f"`{expression(_assigned_path(number), owner)}`"
@@ -391,5 +396,5 @@ def expression(path: Path, owner: str) -> str:
     return f"{owner if path.root.kind == 'module' else path.root.name}{steps}"
 
 
-def _and(names: Sequence[str]) -> str:
+def _joined_with_and(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

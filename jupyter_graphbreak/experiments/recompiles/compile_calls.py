@@ -12,8 +12,8 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: Whether a call compiles the function: it certainly does, it compiles something with the name of the function or of
-#: the called module, or that is unknown.
+#: How certain it is that a call compiles the function: it certainly does, it compiles something with the name of the
+#: function or of the called module, or it compiles something unknown.
 _Certainty = Literal["certain", "by name", "unknown"]
 #: At most this many assignments are followed to find the value of a name.
 _MAX_ASSIGNMENTS = 3
@@ -25,11 +25,11 @@ class CompiledDefinition(NamedTuple):
     Parameters
     ----------
     name : str
-        Its name, or that of the module's class.
+        The name of the function, or of the module's class.
     source : str or None
-        The source that defines it; ``None`` if it is in a library.
+        The source that defines the function; ``None`` if a library does.
     line : int
-        Its first line there, which may be a decorator's.
+        The first line of the function in the source, which may be a decorator's.
     """
 
     name: str
@@ -97,7 +97,7 @@ class _CompileCallSearch:
         for node, decorator in self._decorators():
             if self._is_definition(node):
                 yield decorator, "certain"
-            elif len(node.decorator_list) > 1:  # it compiles what another decorator returns
+            elif len(node.decorator_list) > 1:  # it compiles the result of a different decorator
                 yield decorator, "unknown"
         for call in self.nodes[self.source]:
             if not isinstance(call, ast.Call) or call in decorators:
@@ -152,7 +152,7 @@ class _CompileCallSearch:
             case ast.Call(func=function) if dotted(function).rpartition(".")[2] == "partial" and value.args:
                 return self._certainty(value.args[0], call, assignments)
             case ast.Call(func=ast.Name(id=name)):
-                return self._certainty_of_made(name)
+                return self._certainty_of_result(name)
             case ast.Attribute(attr=method):
                 methods = self._methods(method)
                 if any(self._is_definition(node, source) for source, node in methods):
@@ -183,7 +183,7 @@ class _CompileCallSearch:
             return "certain" if self._is_definition(node, source) else None
         return "by name" if name == self._name and not elsewhere else "unknown"
 
-    def _certainty_of_made(self, name: str) -> _Certainty | None:
+    def _certainty_of_result(self, name: str) -> _Certainty | None:
         """Return how certain it is that calling a function or class returns the function."""
         made = self._definitions(name)
         for source, node in made:

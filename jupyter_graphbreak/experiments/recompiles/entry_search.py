@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Recompile, Report
 
 #: A guard on the value of a size or of a number.
-_OF_VALUE = re.compile(r"\.size\(\)|== -?\d")
+_VALUE_GUARD = re.compile(r"\.size\(\)|== -?\d")
 #: Inductor's code refuses an input because of its memory format.
-_OTHER_LAYOUT = re.compile(r"expected size \S+, stride")
+_REFUSED_LAYOUT = re.compile(r"expected size \S+, stride")
 #: The recompile limit, if the report does not have it.
 _DEFAULT_LIMIT = 8
 #: The maximum number of candidates of one entry.
@@ -153,12 +153,12 @@ class EntrySearch:
         return self._collected(varied)
 
     def _try_in_turn(
-        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right: int, end: float
+        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right_compilations: int, end: float
     ) -> bool:
         """Try candidates until one leaves no more than the right number of compilations; return whether one does.
 
-        If it is not known where the code of that candidate belongs, continue with those that can be written into the
-        sources.
+        If it is not known where the code of this candidate belongs, continue with the candidates that can be written
+        into the sources.
         """
         pending = deque(candidates)
         known: set[Any] = set()
@@ -177,12 +177,12 @@ class EntrySearch:
             self._on_status(candidate.title)
             tried = self._with_doubts(trials.run(candidate))
             self._tried.append((tried, change))
-            if tried.verdict == "works" and (tried.ended or tried.compilations <= right):
+            if tried.verdict == "works" and (tried.ended or tried.compilations <= right_compilations):
                 is_right = True
                 if change.texts or not change.codes:
                     break
             if (
-                _OTHER_LAYOUT.search(tried.reason or "")
+                _REFUSED_LAYOUT.search(tried.reason or "")
                 and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
             ):
                 pending.appendleft(adjusted)
@@ -191,7 +191,7 @@ class EntrySearch:
     def _with_doubts(self, tried: TriedCandidate) -> TriedCandidate:
         """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
 
-        Code that no trial runs may read these numbers; the reason names such code.
+        Code that no trial runs may read these numbers; the reason names an example.
         """
         items = [before for before in tried.candidate.befores if before.needs_an_item]
         if tried.verdict == "works" and items:
@@ -236,7 +236,7 @@ class EntrySearch:
             self._tried.append((tried, Change(changed)))
             if tried.verdict == "works" and tried.ended:
                 return
-            if tried.verdict != "another result":  # only the type of the numbers may be at fault
+            if tried.verdict != "another result":  # otherwise the type of the numbers may be the only cause
                 failed.add(proposal.is_tensor)
 
     def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
@@ -261,7 +261,7 @@ class EntrySearch:
                 tried = dataclasses.replace(tried, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
-            # If the condition still decides while compiling, PyTorch warns about torch.cond.
+            # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.
             if tried.verdict not in WORKING or tried.ended:
                 self._tried.append((dataclasses.replace(tried, candidate=candidate), joined))
             if tried.verdict == "works" and tried.ended:
@@ -311,29 +311,29 @@ class EntrySearch:
         return CombinedRemedy(remedy, tried.no_better_than(remedy), joined)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
-        """Return whether a candidate is only a weaker mark than one that works."""
+        """Return whether a candidate is only a weaker form of a mark that works."""
         return any(
             tried.verdict in WORKING
             and candidate.title == tried.candidate.title.replace("as dynamic", "as possibly dynamic")
             for tried, _ in self._tried
         )
 
-    def _specializing_line(self, known: SpecializingLine | None) -> SpecializingLine | None:
+    def _specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
         """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
-        if known is not None:
-            return self._texts.line_of(known.source, known.line, known.code)
+        if line_from_error is not None:
+            return self._texts.line_of(line_from_error.source, line_from_error.line, line_from_error.code)
         for recompile in self._recompiles:
             for reason in recompile.reasons:
                 at = reason.location
                 if at is None or not at.code or not self._texts.is_own(at.source):
                     continue
-                if _OF_VALUE.search(reason.guard) is not None:
+                if _VALUE_GUARD.search(reason.guard) is not None:
                     return SpecializingLine(at.source, at.line, at.code.strip())
         return None
 
     def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
         """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
-        change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
+        change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
@@ -342,7 +342,7 @@ class EntrySearch:
                 texts |= found
             else:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
-                change = Change(settings=candidate.adjustment.settings, codes=self._codes(candidate))
+                change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
         if candidate.befores:
             by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()
@@ -355,7 +355,7 @@ class EntrySearch:
             is_complete = is_complete and bool(sites)
             for source, placed in by_source.items():
                 text = texts.get(source, self._texts.text(source))
-                if source in texts:  # both changes in one text: the lines of the calls stay the same
+                if source in texts:  # two changes in one text: the calls must stay at their lines
                     is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
                 befores, statements = candidate.befores, settings_statements(change.settings)
                 call, taken = self._entry.call, top_level_names()
@@ -366,7 +366,7 @@ class EntrySearch:
                     texts[source] = new
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
-    def _codes(self, candidate: RecompileCandidate) -> tuple[str, ...]:
+    def _lines_for_reader(self, candidate: RecompileCandidate) -> tuple[str, ...]:
         """Return the lines for the reader; a global variable that the calling code lacks has its module's name."""
         sites = self._sites()
 
@@ -386,8 +386,8 @@ class EntrySearch:
     def _collected(self, varied: Varied) -> EntryFindings:
         """Return the candidates, the best first, with a decision for a person if none works."""
         works = [pair for pair in self._tried if pair[0].verdict in WORKING]
-        # Those that work on all inputs come first, and those that need a setting last; of the others, first those that
-        # can be written into the sources.
+        # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
+        # that can be written into the sources come first.
         best = sorted(
             works,
             key=lambda pair: (

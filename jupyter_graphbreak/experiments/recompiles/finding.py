@@ -80,7 +80,7 @@ def find_recompile_remedies(
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     without_breaks: Callable[[Entry], Mapping[tuple[str, ...], EntryWithRemedy]] = lambda _: {},
 ) -> FoundRecompileRemedies:
-    """Return a report with remedies for its recompiles, after those that it already has.
+    """Return a report with remedies for its recompiles, listed after its other remedies.
 
     Parameters
     ----------

@@ -29,47 +29,49 @@ _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
 #: A loop over sizes. The body may be on the same line, and be the cause.
 _LOOP = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
 #: A guard on the length of a container, which no line with a size or a number causes.
-_OF_LENGTH = re.compile(r"len\(")
+_LENGTH_GUARD = re.compile(r"len\(")
 #: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
-_KEPT = re.compile(
+_KEPT_VALUE = re.compile(
     r"(?P<function>[\w.]+)\.(?:__(?:kw)?defaults__\[[^]]+\]|__closure__\[\d+\]\.cell_contents) == "
     r"|(?P<partial>\w+)\.(?:args|keywords)\[[^]]+\] == "
 )
 #: A number that is an attribute of an object whose method is called at a break.
-_OF_METHOD_OWNER = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
+_OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 #: Dynamo's name for a compiled function without its own code, such as a partial.
-_COMPILED = "fn"
-#: As :func:`changed_settings` names it.
+_FUNCTION_WITHOUT_CODE = "fn"
+#: The name that :func:`changed_settings` gives the grad mode.
 _GRAD_MODE = "the grad mode"
-_FLAG = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
-_GRADIENTS = (
+_FLAG_STEP = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
+_GRADIENTS_STEP = (
     "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected."
 )
-_TRAINING = "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
-_OBJECT = "`{name}` is a different object in some calls: create it once, before the loop."
-_FUNCTION = (
+_TRAINING_STEP = (
+    "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
+)
+_OBJECT_STEP = "`{name}` is a different object in some calls: create it once, before the loop."
+_FUNCTION_STEP = (
     "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
     "are few. Otherwise call `{name}` outside of the compiled function."
 )
-_FIRST_STATE = (
+_FIRST_STATE_STEP = (
     "`{name}` {differs} in some calls, such as the first, and those have their own graph. To have one graph, set it to "
     "a tensor of its later shape, such as zeros, before the first call."
 )
-_LENGTH = (
+_LENGTH_STEP = (
     "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
     "of the compiled function."
 )
-_FREED = re.compile(r"Cache line invalidated because (.+) got deallocated")
+_FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
 #: Guards, and the sentence about each; ``name`` is the group that matched.
 _BY_GUARD = (
     (
-        _FREED,
+        _FREED_GUARD,
         (
             "`{name}` is a new object, and the one that the code was compiled for is gone: that is expected if a cell "
             "runs again. Otherwise, create it once, before the loop."
         ),
     ),
-    (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT),
+    (re.compile(r"___check_obj_id\(([^,]+),"), _OBJECT_STEP),
     (
         re.compile(r"___check_type_id\(([^,]+),"),
         "`{name}` has a different type in some calls: pass one type, such as a tensor, each time.",
@@ -81,11 +83,11 @@ _BY_GUARD = (
             "expected, and happens once."
         ),
     ),
-    (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH),
-    (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS),
-    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG),
+    (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH_STEP),
+    (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS_STEP),
+    (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
-#: The sentence if nothing is known; without trials, the advice about the guard says more.
+#: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
 GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
 #: The maximum number of values for which separate compilations are right.
 _MAX_RIGHT_VALUES = 4
@@ -99,7 +101,7 @@ def manual_step(
     Parameters
     ----------
     varied, named : Varied
-        The variations between the calls, and those that failed guards name.
+        The variations between the calls, and the variations that failed guards name.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     graphs : int
@@ -109,23 +111,27 @@ def manual_step(
     if sentence := next(filter(None, (about(guards, varied) for about in _BY_GUARDS)), ""):
         return sentence
     for variation in named.others:
-        return _about_own_state(variation) or _about(variation)
-    if line is not None and not _are_of_lengths(recompiles) and not any(is_number_of_break(guard) for guard in guards):
+        return _about_own_state(variation) or _about_variation(variation)
+    if (
+        line is not None
+        and not _are_about_lengths(recompiles)
+        and not any(is_number_of_break(guard) for guard in guards)
+    ):
         return _about_line(line, varied, _shared_graphs(named, graphs))
     for guard in guards:
         if sentence := _about_guard(guard):
             return sentence
     for variation in varied.others:
-        return _about_own_state(variation) or _about(variation)
+        return _about_own_state(variation) or _about_variation(variation)
     if sentence := _about_arguments(varied):
         return sentence
     return _about_sizes_and_numbers(named) or GENERAL_STEP
 
 
-def _are_of_lengths(recompiles: Sequence[Recompile]) -> bool:
+def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
     """Whether most recompiles happen because the length of a container changed."""
     latest = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
-    return 2 * sum(_OF_LENGTH.match(guard) is not None for guard in latest) > len(latest)
+    return 2 * sum(_LENGTH_GUARD.match(guard) is not None for guard in latest) > len(latest)
 
 
 def manual_steps(
@@ -143,7 +149,7 @@ def manual_steps(
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
         if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
-            continue  # this recompile ends with the break, which has its own remedies
+            continue  # without the break, this recompile does not happen; the break has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
         of_function = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in of_function) else len(of_function) + 1
@@ -214,7 +220,7 @@ def _about_cache(guards: list[str], varied: Varied) -> str:
 def _about_function(guards: list[str], _: Varied) -> str:
     """Return a sentence about different functions that are passed; else empty."""
     is_only_cause = bool(guards) and all(map(varied_function, guards))
-    return _FUNCTION.format(name=varied_function(guards[0])) if is_only_cause else ""
+    return _FUNCTION_STEP.format(name=varied_function(guards[0])) if is_only_cause else ""
 
 
 def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
@@ -223,12 +229,12 @@ def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
 
 def _about_kept(guard: str, varied: Varied) -> str:
     """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
-    if match := _OF_METHOD_OWNER.search(guard):
+    if match := _OWNER_ATTRIBUTE.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
             "change it outside of the compiled function."
         )
-    kept = _KEPT.search(plain_guard(guard))
+    kept = _KEPT_VALUE.search(plain_guard(guard))
     if kept is None:
         return ""
     name = kept["function"] or kept["partial"]
@@ -242,7 +248,7 @@ def _about_kept(guard: str, varied: Varied) -> str:
             f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
         )
-    if name == _COMPILED:
+    if name == _FUNCTION_WITHOUT_CODE:
         return (
             "A number that `functools.partial` fixes varies: compile the function itself once, with `dynamic=True`, "
             "and pass the number in each call."
@@ -295,11 +301,11 @@ def _about_line(line: SpecializingLine, varied: Varied, shared_graphs: str) -> s
     )
 
 
-def _about(variation: OtherVariation) -> str:
+def _about_variation(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":
-            return _TRAINING if name.endswith("training`") else _FLAG.format(name=variation)
+            return _TRAINING_STEP if name.endswith("training`") else _FLAG_STEP.format(name=variation)
         case "text":
             count = len(variation.values)
             return (
@@ -315,13 +321,13 @@ def _about(variation: OtherVariation) -> str:
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)
             return f"{name} is {dtypes}: convert it to one dtype before the call."
         case "requires_grad":
-            return _GRADIENTS.format(name=variation)
+            return _GRADIENTS_STEP.format(name=variation)
         case "rank":
             return f"{name} has a different number of dimensions in some calls: reshape it before the call."
         case "length":
             return _about_length(variation)
         case "kind":
-            return _OBJECT.format(name=variation)
+            return _OBJECT_STEP.format(name=variation)
 
 
 def _about_own_state(variation: OtherVariation) -> str:
@@ -333,14 +339,14 @@ def _about_own_state(variation: OtherVariation) -> str:
         return ""
     words = {"none": "is None", "rank": "has a different number of dimensions", "kind": "is a number"}
     differs = words.get(variation.kind)
-    return _FIRST_STATE.format(name=variation, differs=differs) if differs is not None else ""
+    return _FIRST_STATE_STEP.format(name=variation, differs=differs) if differs is not None else ""
 
 
 def _about_length(variation: OtherVariation) -> str:
     kinds = {value.kind for value in variation.values if isinstance(value, Container)}
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
-    return _LENGTH.format(name=variation)
+    return _LENGTH_STEP.format(name=variation)
 
 
 def _about_guard(guard: str) -> str:
@@ -362,7 +368,7 @@ def _about_guard(guard: str) -> str:
 
 def is_about_freed_objects(recompile: Recompile) -> bool:
     """Return whether a function was compiled again only because an object that its code refers to is gone."""
-    return bool(recompile.reasons) and all(_FREED.match(reason.guard) for reason in recompile.reasons)
+    return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 
 def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:

@@ -33,7 +33,7 @@ _MAGIC = re.compile(r"^(\s*)[%!?].*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _Splice:
-    """The replacement of a range of a text; positions count bytes of its lines from line 1."""
+    """The replacement of a range of a text; a position is a line, counted from 1, and a byte in this line."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -57,7 +57,7 @@ def with_lines_before(
     sites : iterable of CallSite
         The calls in this text.
     call : callable
-        The callable that they call.
+        The callable that these calls run.
     befores : sequence of BeforeCall
         The code to run before each call.
     settings : sequence of str
@@ -123,7 +123,7 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
-    """Return the name that a call's code has for the Python module of a global variable; ``None`` if it has none."""
+    """Return the name by which the code around a call refers to the module of a global variable, if there is one."""
     return dict(site.modules).get(root.scope) if root.kind == "global" else None
 
 
@@ -134,7 +134,7 @@ class _CallWriter:
         self,
         text: str,
         path: Sequence[ast.AST],
-        given: Mapping[str, ast.expr] | None,
+        arguments_by_name: Mapping[str, ast.expr] | None,
         unpacked: ast.expr | None,
         taken: Collection[str],
     ) -> None:
@@ -142,8 +142,8 @@ class _CallWriter:
         self._text = text
         self._path = path
         #: Whether the arguments of the call are known.
-        self._is_known = given is not None
-        self._given = given or {}
+        self._is_known = arguments_by_name is not None
+        self._given = arguments_by_name or {}
         #: The mapping that the call unpacks.
         self._unpacked = unpacked
         self._taken = taken
@@ -318,7 +318,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
     try:
         signature = inspect.signature(getattr(call, "forward", call))
         keywords = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-        # Not bind(): a function that is known only from its frame has no defaults.
+        # Not bind(), because a function that is known only from its frame has no defaults.
         return dict(signature.bind_partial(*node.args, **keywords).arguments)
     except (TypeError, ValueError):
         return None
@@ -444,7 +444,7 @@ def find_reader(paths: Collection[Path], tree: ast.Module, own_line: int | None)
     tree : ast.Module
         The syntax tree of a source.
     own_line : int or None
-        The first line of the function, or of its decorator; ``None`` if a different source has it.
+        The first line of the function, or of its decorator; ``None`` if a different source defines the function.
     """
     kept = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _read_expressions(tree, own_line)

@@ -40,17 +40,17 @@ class RepeatedCall:
     Parameters
     ----------
     arguments : mapping or None
-        The sketches of its arguments by place; ``None`` for the first call, whose arguments were copied.
+        The sketches of the call's arguments by place; ``None`` for the first call, whose arguments were copied.
     state : mapping
-        Plain values to assign before it, by place.
+        Plain values to assign before the call, by place.
     what : str
-        Its description in a sentence.
+        The description of the call in a sentence.
     is_unseen : bool
-        Whether the run had no such call.
+        Whether the run did not make the call.
     keywords : frozenset of str
         The names of the arguments to pass by keyword.
     modes : CallModes or None
-        Its modes; ``None`` for the entry's modes.
+        The modes of the call; ``None`` for the entry's modes.
     """
 
     arguments: Mapping[Path, Any] | None
@@ -153,7 +153,7 @@ def _program(
 def run_lines(
     code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, AssignablePlace], owner: str
 ) -> Arguments:
-    """Run code before a call; return the arguments to call it with."""
+    """Run code before a call, and return the arguments for the call."""
     named = arguments.named(call)
     state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
     names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **named}
@@ -185,7 +185,7 @@ def _assign(roots: Mapping[Root, AssignablePlace], path: Path, value: Any) -> No
             return
         place.write(with_part(place.read(), path.steps, value))
     except (AttributeError, KeyError, IndexError, TypeError):
-        return  # the state has changed its structure
+        return  # the structure of the state has changed
 
 
 def _part(value: Any, step: PathStep) -> Any:

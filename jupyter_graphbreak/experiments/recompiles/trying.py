@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 #: PyTorch's error if the code makes a constant of a marked size.
 _REFUSED_MARK = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
-_SPECIALIZED = "specialized it to be a constant"
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
+_SPECIALIZED_MESSAGE = "specialized it to be a constant"
+_STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
 #: The maximum number of calls with sizes around constants of the code, and the largest such size that is always tried.
@@ -56,7 +56,7 @@ _MAX_AROUND_CONSTANTS = 4
 _MAX_CONSTANT_SIZE = 128
 #: The maximum number of numbers that get edge values.
 _MAX_EDGE_NUMBERS = 2
-#: The maximum number of pairs of calls from which such calls are derived.
+#: The maximum number of pairs of calls from which calls that the run never made are derived.
 _MAX_PAIRS = 200
 #: Tensors of other kinds: a description, whether they replace floating-point numbers or integers, their dtype, and
 #: whether they have the dimensions of the given ones.
@@ -76,8 +76,8 @@ _Axis = Size | Number | NumberList
 class SpecializingLine(NamedTuple):
     """A line that makes PyTorch compile each value, or each range of values, separately.
 
-    ``source`` is the id of its source in the report, or PyTorch's name for its file; ``library_file`` is the name of
-    the file if it belongs to a library.
+    ``source`` is the id of the line's source in the report, or PyTorch's name for the file; ``library_file`` is the
+    name of the file if the file belongs to a library.
     """
 
     source: str
@@ -113,7 +113,7 @@ class TriedCandidate:
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
     def no_better_than(self, remedy: Remedy) -> TriedCandidate:
-        """Return this result for a trial together with a remedy, with what the remedy's own verdict says."""
+        """Return this result of a trial together with a remedy, with the worse of both verdicts and all differences."""
         return replace(
             self,
             verdict=max(self.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
@@ -183,7 +183,7 @@ class CallTrials:
     def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
         """Run the unchanged entry on further calls."""
         expected = self._replayed(self.entry, calls, Adjustment(), compiles=False)
-        if any(result.raised is not None for result in expected):  # such a call may leave its state half changed
+        if any(result.raised is not None for result in expected):  # a call that raises may leave its state half changed
             is_refused = [result.raised is not None for result in expected]
             calls = [call for _, call in sorted(zip(is_refused, calls, strict=True), key=lambda pair: pair[0])]
             expected = self._replayed(self.entry, calls, Adjustment(), compiles=False)
@@ -201,7 +201,7 @@ class CallTrials:
         return self._further_calls(calls_with_other_kinds(self._usable[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
-        """Return the places that hold, say, the time of day; the entry runs again if compilation makes a difference."""
+        """Return the places whose values vary, such as the time of day; run the entry again if compiling differs."""
         pairs = zip(self._expected, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
@@ -245,11 +245,12 @@ class CallTrials:
         changes_code = changed is not None or not candidate.changes_only_calls
         try:
             further = [self._around_constants]
-            if changes_code or candidate.adjustment.tensors:  # before the change is made, which also changes the entry
+            # These calls run before the change is applied, which also changes the entry.
+            if changes_code or candidate.adjustment.tensors:
                 further += [self._with_edge_numbers, self._with_other_kinds]
             with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
-                tried = self._judged(candidate, replayed, removes_breaks=changed is not None)
+                tried = self._judge(candidate, replayed, removes_breaks=changed is not None)
                 if tried.verdict == "works":
                     reason = self._difference_on_new_calls(further, entry, candidate)
                     tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
@@ -265,7 +266,7 @@ class CallTrials:
         """Return how a candidate differs on calls that the run never made; ``None`` if it does not."""
         for further in further_calls:
             results = self._replayed(entry, further.calls, candidate.adjustment)
-            if (why := self._why_not_further(further, results)) is not None:
+            if (why := self._failure_on_further_calls(further, results)) is not None:
                 return why
         return None
 
@@ -274,7 +275,7 @@ class CallTrials:
     ) -> list[Result]:
         return replay(entry, calls, adjustment, self.owner, compiles=compiles).results if calls else []
 
-    def _why_not_further(self, further: _FurtherCalls, results: list[Result]) -> str | None:
+    def _failure_on_further_calls(self, further: _FurtherCalls, results: list[Result]) -> str | None:
         for call, expected, original, result in zip(
             further.calls, further.expected, further.original, results, strict=True
         ):
@@ -294,7 +295,7 @@ class CallTrials:
                     return f"it {difference.text}{_suffix(call)}"
         return None
 
-    def _judged(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
+    def _judge(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
         evidence = self._evidence(replayed)
         diffs: list[Difference] = []
         rows = zip(self.calls, self._expected, replayed.results, self._known, strict=True)
@@ -331,7 +332,7 @@ class CallTrials:
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
         given_up, before = (_given_up(tried.counts) for tried in (replayed, self.original))
-        last = len(self.calls)  # the original gives up when it reaches the limit, a change must not do so earlier
+        last = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
         has_none = original.graphs > 0 and not first.graphs
         if (
@@ -344,11 +345,11 @@ class CallTrials:
         return None
 
     def _reason_of_error(self, error: BaseException) -> str:
-        """Return why a candidate raises; a line that makes a constant of a size is remembered."""
+        """Return why a candidate raises, and remember a line that makes a constant of a size."""
         text = str(error)
-        if _SPECIALIZED not in text:
+        if _SPECIALIZED_MESSAGE not in text:
             return f"raises {describe_error(error)}"
-        lines = _LINE.findall(text)
+        lines = _STACK_LINE.findall(text)
         if lines:
             filename, line, code = lines[-1]
             self.specializing = SpecializingLine(filename, int(line), code.strip())
@@ -374,7 +375,7 @@ class CallTrials:
 
 
 def _given_up(counts: Sequence[CompilationCounts]) -> list[int]:
-    """Return the calls in which Dynamo gives a function up, by number; one for each function."""
+    """Return the numbers of the calls in which Dynamo gives up on a function, one for each function."""
     return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
 
 
@@ -411,8 +412,8 @@ def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCal
 def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path]) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
-    They continue the differences between two of the calls, so that sizes and numbers which belong together, such as the
-    length of a tensor and a maximum length, still fit together.
+    The new calls continue the differences between two of the calls, so that sizes and numbers which belong together,
+    such as the length of a tensor and a maximum length, still fit together.
 
     Parameters
     ----------
@@ -429,7 +430,7 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection
     if not axes or len(seen) < 2:  # noqa: PLR2004
         return []
     unseen: dict[_Values, RepeatedCall] = {}
-    for new, call in itertools.islice(_continued(known, axes), _MAX_PAIRS):
+    for new, call in itertools.islice(_extrapolated(known, axes), _MAX_PAIRS):
         if new not in seen and new not in unseen:
             unseen[new] = _with_values(call, axes, new, assigned)
         if len(unseen) == _MAX_UNSEEN:
@@ -452,11 +453,13 @@ def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
     return tuple(values)
 
 
-def _continued(known: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis]) -> Iterator[tuple[_Values, SeenCall]]:
+def _extrapolated(
+    values_by_call: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis]
+) -> Iterator[tuple[_Values, SeenCall]]:
     """Yield values that continue the differences between two calls, and values between them."""
-    largest = max(known, key=lambda pair: sum(map(abs, pair[1])))
-    others = [pair for pair in known if pair is not largest]
-    pairs = itertools.chain(((other, largest) for other in others), itertools.permutations(known, 2))
+    largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
+    others = [pair for pair in values_by_call if pair is not largest]
+    pairs = itertools.chain(((other, largest) for other in others), itertools.permutations(values_by_call, 2))
     for (_, one), (call, other) in pairs:
         for steps, parts in ((1, 1), (-1, 2), (1, 2), (2, 1)):
             new = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
@@ -469,7 +472,7 @@ def calls_around_constants(
 ) -> list[RepeatedCall]:
     """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
 
-    Like those of :func:`unseen_calls`, they continue the differences between two of the calls.
+    Like the calls of :func:`unseen_calls`, these calls continue the differences between two of the calls.
     """
     axes: list[_Axis] = [*varied.sizes, *varied.numbers]
     known = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
@@ -526,7 +529,7 @@ def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
 
 
 def _allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
-    """Return values of the kinds that the run used, with whole sizes and integers; ``None`` for others."""
+    """Return values with sizes and integers as ints; ``None`` if one is not of the kind that the run used."""
     whole = [axis for axis in axes if not isinstance(axis, Number) or axis.is_whole]
     if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in whole):
         return None

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Sketch
 
-#: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
-_TENSOR = re.compile(r"tensor '(?P<name>[^ ]+)' (?P<what>[\w ]+) mismatch")
-
 #: At most this many pairs of arguments are compared.
 _MAX_PAIRS = 500
 
@@ -47,9 +44,10 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``within`` is the class of the tuple that contains it, or of the list if it is an argument; ``length`` is the
-    number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should not be.
-    ``is_fixed`` means that it belongs to a partial, which cannot be changed either.
+    ``within`` is the class of the tuple that contains the number, or of the list if the list is an argument; ``length``
+    is the number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should
+    not be.
+    ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
     """
 
     path: Path
@@ -60,12 +58,12 @@ class Number:
 
     @property
     def is_replaced_as_a_whole(self) -> bool:
-        """Whether its container is replaced."""
+        """Whether the container of the number is replaced as a whole."""
         return self.within is not None
 
     @property
     def paths(self) -> list[Path]:
-        """Its place, or the places of all items of a container that is replaced as a whole."""
+        """The number's place, or the places of all items of a container that is replaced as a whole."""
         if not self.is_replaced_as_a_whole:
             return [self.path]
         whole = Path(self.path.root, self.path.steps[:-1])
@@ -73,7 +71,7 @@ class Number:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is an int."""
+        """Whether the number is an int."""
         return all(type(value) is int for value in self.values)
 
     def __str__(self) -> str:
@@ -84,7 +82,7 @@ class Number:
 class NumberList:
     """A list or tuple of numbers in an argument that varied, with its contents in the order of the calls.
 
-    ``kind`` is its class.
+    ``kind`` is the class of the list or tuple.
     """
 
     path: Path
@@ -93,21 +91,21 @@ class NumberList:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Its lengths in the order of the calls."""
+        """The lengths of the list in the order of the calls."""
         return tuple(map(len, self.contents))
 
     @property
     def varies_in_length(self) -> bool:
-        """Whether it has different lengths."""
+        """Whether the list has different lengths."""
         return len(set(self.values)) > 1
 
     @property
     def has_only_ints(self) -> bool:
-        """Whether all its numbers are ints."""
+        """Whether all numbers in the list are ints."""
         return all(type(value) is int for content in self.contents for value in content)
 
     def contains(self, path: Path) -> bool:
-        """Return whether a place belongs to one of its numbers."""
+        """Return whether a place belongs to one of the numbers in the list."""
         return path.root == self.path.root and path.steps[:-1] == self.path.steps and path != self.path
 
     def __str__(self) -> str:
@@ -188,13 +186,13 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
     for path, sketches in by_path.items():
         tensors = [sketch for sketch in sketches if sketch is not None]
         if tensors and all(isinstance(sketch, TensorSketch) for sketch in tensors):
-            sizes += _varied_sizes(path, tensors, next((part for part in _within(path) if part in optional), None))
+            sizes += _varied_sizes(path, tensors, next((part for part in _paths_to(path) if part in optional), None))
             others += _varied_kinds(path, tensors)
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
         elif all(type(sketch) in {int, float} for sketch in sketches):
             if len(set(sketches)) > 1:
                 around, length = _replaced_container(path, by_path)
-                fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _within(path))
+                fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _paths_to(path))
                 numbers.append(Number(path, tuple(sketches), around, length, fixed))
         else:
             others += _other_variations(path, sketches)
@@ -204,13 +202,13 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
 
 
 def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
-    """Return the values that the expressions of a function read, by their text in it."""
+    """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
     values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
     of_others = {
         part
         for path, sketch in values.items()
         if isinstance(sketch, TensorSketch | Other)
-        for part in (*_within(path),)
+        for part in (*_paths_to(path),)
     }
     selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
     return Readings(
@@ -272,7 +270,7 @@ def _is_partial(sketch: Sketch) -> bool:
     return isinstance(sketch, Container) and sketch.kind is functools.partial
 
 
-def _within(path: Path) -> Iterator[Path]:
+def _paths_to(path: Path) -> Iterator[Path]:
     """Yield the places that contain a place, the outermost first, and the place itself."""
     for count in range(len(path.steps) + 1):
         yield Path(path.root, path.steps[:count])

@@ -197,12 +197,12 @@ class NewDefinition(NamedTuple):
 class Application:
     """A change of the functions of this process that can be applied repeatedly.
 
-    Its code objects are created once: Dynamo finds compiled code by them.
+    The new code objects are created only once, because Dynamo finds compiled code by its code object.
 
     Parameters
     ----------
     texts : mapping
-        The new text of each source that changes, whole, by its id.
+        The whole new text of each source that changes, by the source's id.
     copies : iterable of function
         Functions that were created after the first application of the program.
 
@@ -247,7 +247,7 @@ class Application:
     def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if a different user thread is running, which must not run changed code.
+        """Change only copies if a different user thread is running, because it must not run changed code.
 
         Raises
         ------

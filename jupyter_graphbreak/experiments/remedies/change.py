@@ -31,7 +31,7 @@ class Change:
     Parameters
     ----------
     texts : mapping
-        The new text of each source that changes, whole, by its id.
+        The whole new text of each source that changes, by the source's id.
     settings : mapping
         Full dotted names and their values.
     codes : tuple of str
@@ -53,7 +53,7 @@ class Change:
 
     @property
     def inner_places(self) -> frozenset[tuple[str, str]]:
-        """The place of each module to compile inside the function, with the method, which is empty for its calls."""
+        """The place of each module to compile inside the function, with the method; empty if the module is called."""
         return frozenset((place, part.method) for part in self.inner for place in part.places)
 
     def __bool__(self) -> bool:
@@ -96,13 +96,13 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ; none becomes a single empty line, which would look like a deletion."""
+    """Return the ranges of lines that differ; no new range is a single empty line, which would look like a deletion."""
     hunks: list[tuple[int, int, int, int]] = []
     for kind, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
         hunk = first, last, new_first, new_last
-        if new[new_first:new_last] == [""]:  # include an equal line after it or before it
+        if new[new_first:new_last] == [""]:  # include an equal line after or before the range
             if last < len(old):
                 hunk = first, last + 1, new_first, new_last + 1
             elif first:
@@ -198,12 +198,12 @@ def remedy_of_change(
     original: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:
-    """Return a change that was tried as a remedy; the caller adds the breaks or recompiles that it is for.
+    """Return a tried change as a remedy; the caller adds the breaks or recompiles that the remedy is for.
 
     Parameters
     ----------
     original, paths : mapping
-        The text, and the path or name, of each source that it changes, by the source's id.
+        The text, and the path or name, of each source that the change edits, by the source's id.
     """
     return Remedy(
         id=ident,
@@ -247,7 +247,7 @@ def library_switches(change: Change) -> list[KnownSwitch]:
 
 @contextlib.contextmanager
 def restored_switches(change: Change) -> Iterator[None]:
-    """Restore the state that the switches of a change may set when the context ends: environment and libraries."""
+    """When the context ends, restore the environment and the state of libraries that a change's switches may set."""
     before = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]
@@ -266,7 +266,7 @@ def _state_owners(switch: KnownSwitch) -> list[Any]:
 
 
 def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:
-    """Set the attributes of an object that have changed to their earlier values."""
+    """Restore the earlier values of the attributes of an object that have changed."""
     for name in vars(owner).keys() - values.keys():
         delattr(owner, name)
     for name, value in values.items():

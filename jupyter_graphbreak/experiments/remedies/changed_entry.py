@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def entry_with_change(entry: Entry, program: Program, change: Change) -> Callable[[], AbstractContextManager[Entry]]:
     """Return a function that opens a context in which a change is applied, and yields the entry with the change.
 
-    It can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled code again.
+    The function can be called repeatedly. Code and functions are created once, so that Dynamo finds its compiled
+    code again.
 
     Parameters
     ----------
@@ -105,7 +106,8 @@ def _prepared_call(change: Change, application: Application, subject: Subject) -
     with applied_settings(change.settings), application.with_definitions(*scopes):
         subject.keep_definitions(names)
         if scope is not None and subject.call.__name__ in names:
-            yield scope[subject.call.__name__]  # with new decorators; otherwise the name is the user's own function
+            # with new decorators; without a new definition, the name refers to the user's own function
+            yield scope[subject.call.__name__]
         else:
             yield subject.call
 

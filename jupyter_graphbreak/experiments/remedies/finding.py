@@ -48,7 +48,7 @@ PATIENCE_S = 100.0
 _MINIMUM_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_ENTRY = 0.7
-#: The maximum number of later calls of one entry with which to repeat it, for breaks that the first call lacks.
+#: The maximum number of later calls with which one entry is repeated, to reach breaks that the first call lacks.
 _MAX_LATER_CALLS = 4
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
 _MAX_MEASURED = 6
@@ -61,7 +61,7 @@ class FoundRemedies:
     Parameters
     ----------
     report : Report
-        With :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
+        The report with its :attr:`~jupyter_graphbreak.report.schema.Report.remedies`.
     searches : list of tuple
         The search for each entry, and its candidates by the ids of the remedies.
     """
@@ -192,7 +192,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
             is_later = place >= len(entries)
             if is_later and not unsearched():
                 break
-            # An entry may use most of the remaining time, and leaves the rest to the others; the first has most breaks.
+            # An entry may use most of the remaining time, and leaves the rest to later entries. The first entry has the
+            # most breaks.
             left_s = end - time.monotonic()
             is_last = place == len(entries) - 1 and not _has_breaks_of_recompiles(report)
             own_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_ENTRY
@@ -266,7 +267,7 @@ def _has_breaks_of_recompiles(report: Report) -> bool:
 
 
 def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str]) -> list[Entry]:
-    """Sort entries by their number of events of the breaks to begin with, then of all breaks, highest first.
+    """Sort entries by how often the breaks to begin with occur, then by how often all breaks occur, highest first.
 
     An entry that reuses code adds no breaks.
     """
@@ -284,17 +285,17 @@ def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str])
     return sorted(own, key=lambda entry: (-events(entry, left), -events(entry, report.breaks)))
 
 
-def _why_not_tried(own: EditedCells | Patch, kept: KeptEntries) -> str:
+def _why_not_tried(edit: EditedCells | Patch, kept: KeptEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept.effects if not kept.entries), None)
     if effect is not None:
-        return f"{own.title} was not tried: running the function again {effect.what}, which would be a side effect."
-    return _no_effect_message(own)
+        return f"{edit.title} was not tried: running the function again {effect.what}, which would be a side effect."
+    return _no_effect_message(edit)
 
 
-def _no_effect_message(own: EditedCells | Patch) -> str:
-    what = f" It changes {', '.join(own.files)}." if isinstance(own, Patch) else ""
-    return f"{own.title} was not tried: it changes neither a function with a graph break nor a caller of one.{what}"
+def _no_effect_message(edit: EditedCells | Patch) -> str:
+    what = f" It changes {', '.join(edit.files)}." if isinstance(edit, Patch) else ""
+    return f"{edit.title} was not tried: it changes neither a function with a graph break nor a caller of one.{what}"
 
 
 def _collected(

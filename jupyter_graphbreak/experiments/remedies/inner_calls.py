@@ -40,7 +40,7 @@ _MIN_OPS = 3
 _WRAPPER_SHARE = 0.9
 #: The maximum number of modules and functions to compile, where modules that are alike count once.
 _MAX_PARTS = 3
-#: The smallest share of the entry's operations of a part that is worth naming although a single break is inside it.
+#: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
 #: A number in a place, such as the index of a layer.
 _INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
@@ -54,7 +54,7 @@ class BrokenPart:
     Parameters
     ----------
     name : str
-        The module's place, with the method to compile unless the module itself can be, or the function's name.
+        The module's place, with a method if only the method can be compiled, or the function's name.
     break_ : str
         The id of the break.
     share : float
@@ -75,9 +75,9 @@ class InnerCalls:
     calls : tuple of InnerCall
         The largest first; empty if no part without breaks is worth compiling.
     share : float
-        The share of the entry's operations that they perform.
+        The share of the entry's operations that these calls perform.
     broken : BrokenPart or None
-        If there are none, the part that could be compiled if one break were removed.
+        If there are no calls, the part that could be compiled if one break were removed.
     """
 
     calls: tuple[InnerCall, ...]
@@ -199,7 +199,7 @@ def _own_function(node: CallNode) -> str | None:
 def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer: bool) -> Iterator[CallNode]:
     """Yield a node, or the parts inside it if it is only a wrapper or cannot be compiled in place.
 
-    Modules that a method calls are preferred to the method, but not its own functions and further methods.
+    Modules that a method calls are preferred to the method; functions and methods that it calls are not.
     """
     place = places.get(id(node.module))
     is_compilable = node.module is not None and _is_compilable(node, place, is_one_layer=is_one_layer)

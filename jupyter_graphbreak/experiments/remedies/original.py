@@ -40,7 +40,7 @@ RECORDER_NAME = "__graphbreak_side__"
 class ConditionRange:
     """The range of an expression as ``ast`` counts: lines from 1, columns in bytes of UTF-8.
 
-    If it is no test of a branch, only its evaluation is recorded.
+    If the expression is no test of a branch, only its evaluation is recorded.
     """
 
     line: int
@@ -105,7 +105,7 @@ _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
 #: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
-#: Texts of errors of PyTorch with which a function may refuse tensors of a kind for some values only.
+#: Texts of PyTorch errors with which a function may refuse tensors of a kind for some values only.
 _REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
 _REFUSED_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
@@ -115,11 +115,11 @@ _MAX_EDGES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MAX_REFUSED = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the one with nan.
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the one with NaN.
 _KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
-_NAN = "all tensors nan"
+_NAN_INPUT = "all tensors nan"
 #: Words in conditions about sizes.
-_SIZES = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
+_SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
 #: with a truth value in place of a number and those of other kinds.
 EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
@@ -162,23 +162,23 @@ class Original:
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
-    def edges_to_compile(self, which: EdgeChoice) -> list[ReferenceCase]:
+    def edges_to_compile(self, choice: EdgeChoice) -> list[ReferenceCase]:
         """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
         for case in self.edges():
             kind, raised = _kind_of_edge(case), case.expected.raised
-            if case.input.has_flag is not (which == "truth values"):
+            if case.input.has_flag is not (choice == "truth values"):
                 continue
-            if bool(case.input.other_kind) is not (which in {"truth values", "other kinds"}):
+            if bool(case.input.other_kind) is not (choice in {"truth values", "other kinds"}):
                 continue
             if raised is None:
                 accepted.setdefault(case.input.other_kind or kind, case)
             elif not kind.startswith("size") and not case.input.other_kind:
                 refused.setdefault(kind, case)
-        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(which, _MAX_OTHER_KINDS)
+        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
-        with_nan = [accepted.pop(_NAN)] if _NAN in accepted else []
+        with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
         return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
@@ -187,7 +187,7 @@ class Original:
         return bool(self._reference.repeatable)
 
     def varying_places(self) -> frozenset[str]:
-        """Return the places in arguments and state that hold, say, the time of day or the address of an object."""
+        """Return the places in arguments and state whose values vary, such as the time of day or an address."""
         with sandboxed():
             return varying_state(self._reference.result, self._reference.repeated_on_new_copies())
 
@@ -211,7 +211,7 @@ class Original:
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
 
-        The second value is ``None`` if no condition requires both sides, and all required ones were taken.
+        The second value is ``None`` if no condition requires both sides, and all required sides were taken.
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
@@ -234,7 +234,7 @@ class Original:
             taken: list[set[tuple[int, int, bool | None]]] = [set() for _ in trials]
             for group, (change, conditions) in enumerate(by_change.values()):
                 texts = {**program.texts, **change.texts}
-                about_sizes = [bool(_SIZES.search(_code_of(condition, texts))) for condition in conditions]
+                about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
                 rows = zip(taken, self._sides_taken(program, change, conditions, trials), trials, strict=True)
                 for sides, more, trial in rows:
                     counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
@@ -295,12 +295,12 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not meant for them.
+    """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
 
-    Two refusals do not show that, because a change may decide differently for which values they happen. If the function
-    tests whether several elements are true, ``torch.where`` would return something for them. If an operation in place
+    Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
+    tests whether several elements are true, ``torch.where`` would return a result for them. If an operation in place
     cannot store its result, such as that of ``x += 0.5`` in integers, a change that always runs it always refuses them.
-    Where the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
+    If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
         trial.input.other_kind

@@ -98,7 +98,7 @@ class Patch:
         Raises
         ------
         CannotApplyError
-            If the text of a source differs from that in the patch, or the patch changes other Python files as well.
+            If the text of a source differs from the text in the patch, or the patch changes other Python files as well.
         """
         new_texts: dict[str, str] = {}
         other_files: list[str] = []
@@ -152,7 +152,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
     Raises
     ------
     CannotApplyError
-        If they produce different texts.
+        If the edits or the patch produce different texts.
     """
     edits = edits_of(original, change)
     diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
@@ -174,7 +174,7 @@ def read_patch(path: str | os.PathLike[str]) -> Patch:
     OSError
         If the file cannot be read.
     ValueError
-        If it is not a unified diff.
+        If the file is not a unified diff.
     """
     path = Path(path).expanduser()
     return Patch(path.name, path.read_text(encoding="utf-8"))
@@ -239,15 +239,15 @@ def _source_at(path: str, files: Mapping[str, str], names: Mapping[str, str]) ->
     return by_name or next((source for source, file in files.items() if f"/{file}".endswith(suffix)), None)
 
 
-class _Part(NamedTuple):
-    """A piece of code outside of function bodies; the header of a function is one."""
+class _TopLevelPart(NamedTuple):
+    """A piece of code outside of function bodies, such as the header of a function."""
 
     text: str
     line: int
     is_new_function: bool = False
 
 
-def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = False) -> Iterator[_Part]:  # noqa: FBT001
+def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = False) -> Iterator[_TopLevelPart]:  # noqa: FBT001
     """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
     for node in body:
         match node:
@@ -255,20 +255,20 @@ def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = Fals
                 can_be_added = isinstance(node, ast.FunctionDef) and not in_class
                 decorators = [] if can_be_added else [ast.dump(decorator) for decorator in node.decorator_list]
                 kind = type(node).__name__
-                yield _Part(f"{kind} {node.name} {ast.dump(node.args)} {decorators}", node.lineno, can_be_added)
+                yield _TopLevelPart(f"{kind} {node.name} {ast.dump(node.args)} {decorators}", node.lineno, can_be_added)
             case ast.ClassDef():
                 header = [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
-                yield _Part(f"class {node.name} {header}", node.lineno)
+                yield _TopLevelPart(f"class {node.name} {header}", node.lineno)
                 yield from _parts(node.body, is_function, in_class=True)
             case ast.Expr(ast.Constant()) | ast.Pass():
                 pass
             case ast.Import() | ast.ImportFrom():
-                yield _Part(ast.dump(node), node.lineno)
+                yield _TopLevelPart(ast.dump(node), node.lineno)
             case _ if in_class or not is_function:
-                yield _Part(ast.dump(node), node.lineno)
+                yield _TopLevelPart(ast.dump(node), node.lineno)
 
 
-def _line_outside_functions(before: Iterator[_Part], after: Iterator[_Part]) -> int | None:
+def _line_outside_functions(before: Iterator[_TopLevelPart], after: Iterator[_TopLevelPart]) -> int | None:
     """Return the first line outside of functions that differs; the new text may add functions."""
     old, new = list(before), list(after)
     matcher = difflib.SequenceMatcher(None, [part.text for part in old], [part.text for part in new], autojunk=False)
@@ -301,7 +301,7 @@ class AppliedPatch:
     Parameters
     ----------
     files : tuple of str
-        The files whose functions are changed; the files themselves are not.
+        The files whose functions are changed; the files themselves stay unchanged.
     functions : int
         The number of functions whose code was replaced.
     """

@@ -42,7 +42,7 @@ class RunBreaks(NamedTuple):
     files: Mapping[str, str]
 
     def with_lines(self) -> Iterator[tuple[Break, frozenset[Line]]]:
-        """Yield each break with its lines; with none if its location is not known."""
+        """Yield each break with its lines; without lines if its location is not known."""
         for break_ in self.report.breaks:
             yield break_, _lines_of(break_, self.files)
 
@@ -128,9 +128,9 @@ def compare_breaks(
     )
 
 
-def _is_same_place(old: Break, places: frozenset[Line], new_break: Break, at: frozenset[Line]) -> bool:
+def _is_same_place(old: Break, old_lines: frozenset[Line], new_break: Break, new_lines: frozenset[Line]) -> bool:
     """Return whether two breaks are at the same place; breaks without a known place are compared by their cause."""
-    return bool(places & at) if places or at else old.gb_type == new_break.gb_type
+    return bool(old_lines & new_lines) if old_lines or new_lines else old.gb_type == new_break.gb_type
 
 
 def _has_same_cause(one: Break, other: Break) -> bool:
@@ -173,7 +173,7 @@ def _line_map(old: str, new: str) -> dict[int, set[int]]:
 
 
 def _replaced_together(old: str, new: str) -> dict[int, int]:
-    """Map each line that a change replaces to the first of the consecutive lines that it replaces with it."""
+    """Map each line that a change replaces to the first line of its block of consecutive replaced lines."""
     matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
     return {
         number + 1: first
@@ -236,7 +236,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Whether both programs refuse an input, the original because an operation of PyTorch does."""
+    """Whether both programs refuse an input, the original because an operation of PyTorch refuses it."""
     raised = case.expected.raised
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
@@ -286,7 +286,7 @@ class EdgeFindings:
     disqualifying : str or None
         A difference that means that the change does not work.
     noted : str or None
-        Such a difference on tensors of a different kind, or on inputs that the original refuses.
+        The first notable difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]

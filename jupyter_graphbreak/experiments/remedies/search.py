@@ -1,4 +1,4 @@
-"""Search for remedies: for each break alone, in steps that only work together, and all working ones combined."""
+"""Search for remedies: for each break alone, in steps that only work together, and with working remedies combined."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: The first line of a function after its decorators.
-_DEFINES = re.compile(r"\s*(?:async\s+)?def\s")
+_DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")
 
 
 def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
@@ -81,7 +81,7 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
 
 
 def _definition(lines: list[str]) -> int | None:
-    return next((index for index, line in enumerate(lines) if _DEFINES.match(line)), None)
+    return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
 #: If this many breaks have no remedy, they are rarely removed one by one.
@@ -90,7 +90,7 @@ _MANY_UNREMOVED = 4
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
-#: The same for the combination of all working candidates.
+#: The maximum number of steps of the combination of all working candidates.
 _MAX_STEPS_TOGETHER = 12
 #: The shares of the time after which the search stops applying all settings at once, fixing single breaks, and
 #: combining remedies; the rest is for compiling a part of the entry instead.
@@ -103,13 +103,13 @@ _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _MIN_AT_ONCE = 2
-#: The family of the user's own edits, and the seconds that one may take even if no time is left.
+#: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
 _OWN_EDIT = "own"
 _OWN_EDIT_S = 60.0
 #: The family of switches, which may turn off a part of the program, such as a check.
-_OF_LIBRARIES = "switch"
+_SWITCH_FAMILY = "switch"
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
-_RISKY = "capture_dynamic_output_shape_ops"
+_RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
 _RESULTS_ARE_RIGHT: frozenset[RemedyVerdict] = WORKING | {"another break", "break stays"}
 #: The working verdicts, best first.
@@ -251,16 +251,16 @@ class Search:
         breaks = result.gone if result.verdict in WORKING else goals
         self.candidates.append(_candidate([_OWN_EDIT], [f"Your function {name}"], "edit", breaks, (), result))
 
-    def try_edit(self, own: EditedCells | Patch) -> bool:
+    def try_edit(self, edit: EditedCells | Patch) -> bool:
         """Run the trial of a user's own edit; return whether it changes this entry's program."""
         program = self.runner.executed_program
         report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
         goals = frozenset(break_.id for break_ in report.breaks)
         watched: tuple[Watched, ...] = ()
-        self.on_status(own.title)
+        self.on_status(edit.title)
         try:
-            texts = own.texts_for(program, names)
+            texts = edit.texts_for(program, names)
             if not texts:
                 return False
             call = self.runner.entry.call
@@ -270,7 +270,7 @@ class Search:
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
         breaks = result.gone if result.verdict in WORKING else goals
-        self.candidates.append(_candidate([_OWN_EDIT], [own.title], "edit", breaks, watched, result))
+        self.candidates.append(_candidate([_OWN_EDIT], [edit.title], "edit", breaks, watched, result))
         return True
 
     def _run_trial(
@@ -293,11 +293,11 @@ class Search:
             self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - begun)
 
     def _problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
-        # The names of a function are its own; those of a cell are the notebook's.
+        # A function has its own names; a cell shares those of the notebook.
         return Problem(report, break_, texts, top_level_names() if is_cell(self.runner.entry.call) else frozenset())
 
-    def _note_fault(self, what: str, fault: Exception) -> None:
-        self.faults.append(internal_error(what, fault))
+    def _note_fault(self, action: str, fault: Exception) -> None:
+        self.faults.append(internal_error(action, fault))
 
     def _is_out_of_time(self) -> bool:
         """Whether there is no time for another trial: it needs at least half as long as the longest one."""
@@ -321,7 +321,7 @@ class Search:
         if len(goals) < _MIN_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
-        kept = [step for step in steps if step.family != _OF_LIBRARIES]
+        kept = [step for step in steps if step.family != _SWITCH_FAMILY]
         choices = [steps, kept, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
         # The minimum settings for each break come first; more may be needed after these have taken effect.
@@ -385,7 +385,7 @@ class Search:
         first = result, watched, steps
         most = len(steps) + _MAX_STEPS - 1
         while result.verdict == "another break" and len(steps) < most and not self._is_out_of_time():
-            next_step = self._next_step(result, goals, watched, most=2)
+            next_step = self._next_step(result, goals, watched, max_targets=2)
             if next_step is None:
                 result, watched, steps = first
                 break
@@ -430,7 +430,7 @@ class Search:
         Parameters
         ----------
         end : float
-            The deadline for it, so that time is left for the other remedies.
+            The deadline for these trials, so that time is left for the other remedies.
         """
         with self._deadline_at(end):
             self._try_compiling_inside()
@@ -470,13 +470,13 @@ class Search:
                 self.candidates.append(candidate)
 
     def _next_step(
-        self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], most: int | None = None
+        self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], max_targets: int | None = None
     ) -> tuple[TrialResult, Proposal, tuple[Watched, ...]] | None:
         """Fix one more break of a changed program; return the first result with fewer breaks, its step and conditions.
 
         Parameters
         ----------
-        most : int, optional
+        max_targets : int, optional
             The number of the program's breaks to look at; all of them by default.
         """
         report = result.report
@@ -485,11 +485,11 @@ class Search:
         texts = {**self.runner.program.texts, **result.change.texts}
         old = _break_kinds(self.runner.original.report)
         new = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old)
-        for target in new[:most]:
+        for target in new[:max_targets]:
             for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
                 key = target.gb_type, _code(target), proposal.title
-                if change == result.change or (most is None and key in self._useless_steps):
+                if change == result.change or (max_targets is None and key in self._useless_steps):
                     continue
                 if self._is_out_of_time():
                     return None
@@ -515,7 +515,7 @@ class Search:
             return
         watched = tuple(condition for part in merged for condition in part.watched)
         result = self._run_trial(change, goals, watched) if len(merged) > 1 else merged[0].result
-        if result.verdict not in WORKING:  # they conflict: continue with the one that removes most breaks
+        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes most breaks
             merged = [max(merged, key=lambda part: len(part.breaks))]
             result, watched = merged[0].result, merged[0].watched
         steps: list[Proposal] = []
@@ -560,7 +560,7 @@ def _is_method(call: Any, kind: type) -> bool:
 
 
 def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
-    """Leave out candidates that do no more than another one with fewer steps."""
+    """Leave out candidates that do no more than a candidate with fewer steps."""
 
     def is_needless(candidate: Candidate) -> bool:
         return candidate.works and any(
@@ -593,7 +593,7 @@ def _without_subsumed_settings(steps: list[Proposal]) -> list[Proposal]:
 
 
 def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
-    return [step for step in steps if not any(name.endswith(_RISKY) for name in step.settings)]
+    return [step for step in steps if not any(name.endswith(_RISKY_SETTING) for name in step.settings)]
 
 
 def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> bool:

@@ -81,7 +81,7 @@ class CompiledRun:
     later_files : dict
         The file name of each source of ``later``.
     is_complete : bool
-        Whether it ran on every input that the original accepts; otherwise the time was over before.
+        Whether the program ran on every input that the original accepts; otherwise, it ran out of time.
     """
 
     report: Report
@@ -170,12 +170,12 @@ class _RunnableChange:
 
     @property
     def is_same_uncompiled(self) -> bool:
-        """Whether it is the original as long as it is not compiled, such as with a different setting of Dynamo."""
+        """Whether the uncompiled program is the same as the original, as with a different setting of Dynamo."""
         return not self.change.texts and not self.compiles_other_function
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether compiling may make a difference: it has a setting, or PyTorch's control flow captures both sides."""
+        """Whether compiling may make a difference: settings do, or PyTorch's control flow captures both sides."""
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
         return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 
@@ -250,7 +250,7 @@ class TrialRunner:
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
-        """Run the compiled unchanged program, with the cheapest backend if its own takes most of the time.
+        """Run the compiled unchanged program, with the cheapest backend if the entry's own takes most of the time.
 
         Returns
         -------
@@ -261,7 +261,7 @@ class TrialRunner:
         if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + most):
                 run = self._run_compiled(Change(), cases, lambda _: True)
-                if (seconds := time.monotonic() - start) <= most:  # otherwise there is no time for a change
+                if (seconds := time.monotonic() - start) <= most:  # otherwise no time is left to try changes
                     return run, seconds
             self.backend, start = _CHEAPEST_BACKEND, time.monotonic()
         return self._run_compiled(Change(), cases, lambda _: True), time.monotonic() - start
@@ -274,7 +274,7 @@ class TrialRunner:
 
     @property
     def original_seconds(self) -> float:
-        """The seconds that the compiled original took, which a trial takes at least."""
+        """The seconds that the compiled original took; a trial takes at least as long."""
         return self._original_seconds
 
     def find_inner_calls(self) -> InnerCalls:
@@ -306,7 +306,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
         candidate = _RunnableChange(
             change,
-            lambda some, is_promising: self._run_compiled(change, some, is_promising),
+            lambda chosen_cases, is_promising: self._run_compiled(change, chosen_cases, is_promising),
             lambda: open_uncompiled(self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
@@ -325,11 +325,13 @@ class TrialRunner:
         """
         cases = _accepted_first(self._uncompiled_original.pool)
 
-        def run_compiled(some: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
+        def run_compiled(chosen_cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
             with sandboxed(), eager_random_numbers():
                 subject = Subject(function, self.entry.arguments)
                 with recompiling(subject.call):
-                    return self._run_all(subject.call, subject, Change(), some, self.program.find_cell, is_promising)
+                    return self._run_all(
+                        subject.call, subject, Change(), chosen_cases, self.program.find_cell, is_promising
+                    )
 
         @contextlib.contextmanager
         def open_uncompiled() -> Iterator[tuple[Any, Subject]]:
@@ -411,8 +413,8 @@ class TrialRunner:
         except LineLimitError:
             return "fails", "runs too long on some inputs", gone, diffs, 0
         ran_uncompiled = seen.inputs
-        which: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
-        original = self._compiled_edges(which) if seen.disqualifying is None else None
+        choice: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
+        original = self._compiled_edges(choice) if seen.disqualifying is None else None
         if original is not None:
             again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, again.results, original[0].results, strict=False))
@@ -450,7 +452,7 @@ class TrialRunner:
     def _compare_compiled_other_kinds(
         self, candidate: _RunnableChange, gone: frozenset[str], seen: EdgeFindings
     ) -> EdgeFindings:
-        """Add how a program that differs only when compiled differs on inputs of other kinds: they are only noted."""
+        """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
         choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
         for choice in choices:
             original = self._compiled_edges(choice)
@@ -461,7 +463,7 @@ class TrialRunner:
             pairs = zip(cases, again.results, before.results, strict=False)
             seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
             if seen.noted is None and not self._removes(candidate, gone, before, again):
-                # With other dimensions, other code of PyTorch runs: it reads a mask without dimensions as a number.
+                # PyTorch runs different code for different dimensions: it reads a mask without dimensions as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
                 still = next((case for case in same_rank if self._breaks_with(candidate, gone, before, case)), None)
                 what = still.input.example.what if still is not None else None
@@ -469,11 +471,11 @@ class TrialRunner:
         return seen
 
     def _removes(
-        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, again: CompiledRun
+        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, further_run: CompiledRun
     ) -> bool:
         """Return whether a changed program has none of some breaks in a further run."""
         all_before = [*self.original.breaks, *before.breaks]
-        return gone <= compare_breaks(all_before, again.breaks, self._changed_texts(candidate.change)).gone
+        return gone <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).gone
 
     def _breaks_with(
         self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, case: ReferenceCase
@@ -503,13 +505,13 @@ class TrialRunner:
                     result = self._uncompiled_original.run(call, subject, case)
                 yield case, meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
 
-    def _compiled_edges(self, which: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
+    def _compiled_edges(self, choice: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        if which not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
-            cases = self._uncompiled_original.edges_to_compile(which)
+        if choice not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
+            cases = self._uncompiled_original.edges_to_compile(choice)
             if cases:
-                self._original_at_edges[which] = self._run_compiled(Change(), cases, lambda _: True), cases
-        return self._original_at_edges.get(which)
+                self._original_at_edges[choice] = self._run_compiled(Change(), cases, lambda _: True), cases
+        return self._original_at_edges.get(choice)
 
     def _changed_texts(self, change: Change) -> dict[str, tuple[str, str]]:
         return {self.program.files[name]: (self.program.texts[name], text) for name, text in change.texts.items()}
@@ -616,12 +618,12 @@ class TrialRunner:
             return time.monotonic() - start > left * _SHARE_OF_RUN
 
         def run_compiled(
-            some: list[ReferenceCase], done: CompiledRun | None = None
+            chosen_cases: list[ReferenceCase], done: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
-                for case in some:
+                for case in chosen_cases:
                     if done is not None and (is_late() or not is_promising(done.with_more_results(results))):
                         break
                     results.append(self._uncompiled_original.run(compiled, subject, case))

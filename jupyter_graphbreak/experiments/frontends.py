@@ -171,7 +171,7 @@ class Examination:
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = raised_by(error, "capture")
             return None
-        compiles = self.name.startswith("torch.compile")  # which captures when the program is called
+        compiles = self.name.startswith("torch.compile")  # torch.compile captures when the program is called
         if compiles:
             with recorder.record(find_cell) as recording:
                 result = self._run(program, eager.first)

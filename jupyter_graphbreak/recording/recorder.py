@@ -177,17 +177,17 @@ class Recording:
             watched=True,
             compiled_calls=self._compiled_calls,
             begun=begun,
-            held=self._read_held(held),
+            held=self._read_earlier_codes(held),
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
+    def _read_earlier_codes(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
         with faults.suppress_faults("listing known code", self.note_fault):
-            return list(self._still_held(held)) if held is not None else None
+            return list(self._unchanged_earlier_codes(held)) if held is not None else None
         return None  # comparisons of runs are then less certain
 
-    def _still_held(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
-        """Yield the code that Dynamo held when the run began and still holds, without functions that were redefined."""
+    def _unchanged_earlier_codes(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
+        """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         begun: dict[tuple[str, str, int], set[int | None]] = {}
         for started in additions.additions_of(self.records, additions.FrameStarted):
             begun.setdefault(started.place, set()).add(started.id)
@@ -250,7 +250,7 @@ def record(
     try:
         with (
             claimed(recording.note_fault) as claim,
-            _held_codes(recording.note_fault) as held,
+            _earlier_codes(recording.note_fault) as held,
             counted_compilations(claim) as begun,
             _attached(handler := _TraceHandler(recording, claim)),
             narrowed_trace(handler, KEPT, recording.note_lost, claim),
@@ -272,8 +272,8 @@ def _unknown() -> int | None:
 
 
 @contextlib.contextmanager
-def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo holds now, ``None`` if they are unknown; see :func:`known_codes`."""
+def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
+    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`known_codes`."""
     with contextlib.ExitStack() as stack:
         held = None
         unknown_torch = contextlib.suppress(AttributeError)

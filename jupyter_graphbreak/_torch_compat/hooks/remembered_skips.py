@@ -29,7 +29,7 @@ REMEMBERED = "remembered"
 _WRAPPER = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's marks of them.
+#: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
 _REASONS: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
@@ -161,7 +161,7 @@ def keep_reason(code: CodeType, reason: str) -> None:
 
 
 def _kept_reason(code: CodeType) -> str | None:
-    """Return the reason why Dynamo skips a code object; ``None`` if nobody watched, or Dynamo was reset since then."""
+    """Return the reason why Dynamo skips a code object; ``None`` if unknown, or if Dynamo was reset since then."""
     mark, reason = _REASONS.get(code_number(code), (None, None))
     now = mark_of_known_code(code)
     is_same = mark is not None and now is not None and mark() is not None and mark() is now()

@@ -84,7 +84,7 @@ def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]
 
 
 def _without_comment(guard: str) -> str:
-    """Return a guard without the place that PyTorch adds to it."""
+    """Return a guard without the comment in which PyTorch names its place."""
     return guard.partition("  # ")[0].strip()
 
 

@@ -48,21 +48,21 @@ _MIN_SHARING = 2
 _RIGHT_BACKEND = "aot_eager"
 
 
-def measure_regions(at: SteadyState) -> RegionCost | None:
+def measure_regions(steady: SteadyState) -> RegionCost | None:
     """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
 
     Nothing is compiled either if the run found its code in PyTorch's caches.
     """
-    entry, correspondence = at.entry, at.correspondence
+    entry, correspondence = steady.entry, steady.correspondence
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(at.compiled.modules(), _MIN_BLOCKS)
-    if blocks is None or 2 * at.compiled.nbytes() > memory_limit():
+    blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
+    if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
         return None
-    trial = _Trial(at, blocks)
+    trial = _Trial(steady, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.blocks, trial.nested, trial.whole):
         if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
@@ -89,15 +89,15 @@ def measure_regions(at: SteadyState) -> RegionCost | None:
 class _Trial:
     """Compiles an entry in several ways."""
 
-    def __init__(self, at: SteadyState, blocks: Blocks) -> None:
-        self._entry = entry = at.entry
+    def __init__(self, steady: SteadyState, blocks: Blocks) -> None:
+        self._entry = entry = steady.entry
         self._blocks = blocks
-        self._compiled = compiled = at.compiled
-        self._run = at.correspondence.run
+        self._compiled = compiled = steady.compiled
+        self._run = steady.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
-        self._expected = at.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
-        self._eagerly = at.eager.results_and_gradients()
+        self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        self._eagerly = steady.eager.results_and_gradients()
 
     def whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
@@ -181,7 +181,7 @@ class _Trial:
             start_s,
             compilations=sum(frame.outcome == "compiled" for frame in own.frames),
             graphs=len(own.graphs),
-            differences=_differences(own, self._run) if way == "blocks" else [],
+            differences=_failed_guards(own, self._run) if way == "blocks" else [],
             limit_hit=any(recompile.limit_hit for recompile in own.recompiles),
         )
 
@@ -246,7 +246,7 @@ def _copied(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-def _differences(own: Report, run: Report) -> list[BlockDifference]:
+def _failed_guards(own: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
     known = Correspondence(own, run)
 

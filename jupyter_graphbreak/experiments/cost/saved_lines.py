@@ -36,9 +36,9 @@ class _SavedPlace(NamedTuple):
     number: int
 
 
-def with_compiled_lines(memory: MemoryCost, at: SteadyState) -> MemoryCost:
+def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
     """Return measured memory, which has the lines of the eager call, with the bytes that each compiled line keeps."""
-    compiled = at.compiled
+    compiled = steady.compiled
     saved = _SavedByRun(compiled.timer)
     kept = SavedBytes(compiled.held_memory(), saved.key)
     compiled.with_backward(kept.observe)
@@ -46,7 +46,7 @@ def with_compiled_lines(memory: MemoryCost, at: SteadyState) -> MemoryCost:
     lines: Counter[Location | None] = Counter()
     for key, nbytes in kept.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
-        lines[at.locate(stack)] += nbytes
+        lines[steady.locate(stack)] += nbytes
     unknown = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     both = [

@@ -111,7 +111,7 @@ def _confirmed(
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=steps)
     shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
-    shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # a trace does not have everything
+    shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # the trace lacks some findings
     if not shown:
         reason = "The script shows it in a process with PyTorch loaded, but not alone."
         return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_seconds_since(begun))
@@ -145,7 +145,7 @@ class _ScriptSearch:
                     script = script_for(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried:  # the reason why a script cannot be written says more
+                    if not tried:  # the reason why a script cannot be written is more informative
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
                 if text not in tried:

@@ -49,7 +49,7 @@ _MAX_GIVEN = 10
 
 
 class FoundValues(NamedTuple):
-    """The values of an entry, and the report of the run on copies in which it was compiled."""
+    """The values of an entry, and the report of the run on copies in which the entry was compiled."""
 
     values: EntryValues
     report: Report
@@ -170,7 +170,7 @@ def _counts(
         try:
             value = program(*given.args, **given.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
-            with contextlib.suppress(RuntimeError):  # such as an autograd graph that the call has used
+            with contextlib.suppress(RuntimeError):  # for example, the call has already used the autograd graph
                 gradients = gradients_of(value, list(tensors_of(subject, given)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__

@@ -237,7 +237,7 @@ def is_known_code(code: CodeType) -> bool:
 def mark_of_known_code(code: CodeType) -> ref[Any] | None:
     """Return a weak reference to Dynamo's state for a known code object; the state is gone after Dynamo is reset.
 
-    It refers to the callback of Dynamo's own reference. That reference must not live on: its callback would fail.
+    It refers to the callback of Dynamo's own reference, which must not be kept alive: its callback would fail.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     callback = next((seen.__callback__ for seen in reversed(tracker.seen) if seen() is code), None)
@@ -325,7 +325,7 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
 
 
 class CompilationCounts(NamedTuple):
-    """The numbers of frames that Dynamo compiled, of their graphs, of graph breaks, and of frames that it gave up on."""
+    """The numbers of frames that Dynamo compiled, of their graphs, of graph breaks, and of frames it gave up on."""
 
     frames: int
     graphs: int

@@ -69,7 +69,7 @@ class Claim:
 
 #: The runs that a thread began, outermost first, by thread id.
 _claims_by_thread: dict[int, tuple[Claim, ...]] = {}
-#: The runs for which a thread was started, with a reference to the thread, by its address.
+#: The runs for which a thread was started, with a reference to the thread, by the thread's address.
 _inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
 #: The runs that passed work to an existing thread, through a pool or ``asyncio.to_thread``. Work that was submitted
 #: outside any run has an empty tuple.

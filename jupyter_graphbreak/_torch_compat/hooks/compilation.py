@@ -215,7 +215,7 @@ def _error_on_graph_break() -> bool | None:
 
 @contextlib.contextmanager
 def watch_resumes(observer: Observer) -> Iterator[None]:
-    """Record the break that created a resume function, the line where it continues, and whether the function existed before."""
+    """Record the break that created a resume function, the line where it resumes, and whether the function is new."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     function = inspect.getattr_static(cache, "lookup").__func__
     parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object

@@ -147,7 +147,7 @@ def watch_entries(
             return
         running.started = started = _started_call(wrapper)
         on_start(started)
-        if (reused := _reused(started)) is not None:
+        if (reused := _reused_code(started)) is not None:
             code, entered = reused
             report_first(code, entered._replace(frame=frames.get(code)))
 
@@ -229,7 +229,7 @@ def _is_machinery(filename: str) -> bool:
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 
-def _reused(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
+def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
     call: Any = started.call
     function = type(call).forward if isinstance(call, _module_class()) else call

@@ -50,7 +50,7 @@ class Exact(NamedTuple):
 
 
 class _Tolerance(NamedTuple):
-    """The rounding errors of its largest number by which a result may be off, and its limit if its terms cancel."""
+    """The rounding errors of its largest number by which a result may be off, and the limit if its terms cancel."""
 
     summation: int
     cancelled: float

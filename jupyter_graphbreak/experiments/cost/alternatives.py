@@ -107,10 +107,8 @@ def _times(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None
     """Return the times of a changed call and of the unchanged one; ``None`` if the changed call cannot be timed."""
     require_time()
     begun = time.monotonic()
-    with (
-        recompiling(changed.subject.call),
-        contextlib.suppress(Exception),
-    ):  # the call may need the branch or the guards
+    # The call may need the branch or the guards, and then raise an error.
+    with recompiling(changed.subject.call), contextlib.suppress(Exception):
         if changed.warm_up():
             calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
             return spread_of(calls[0]), spread_of(calls[1])

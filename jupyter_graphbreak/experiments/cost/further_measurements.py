@@ -40,8 +40,8 @@ class FurtherMeasurement(NamedTuple):
     needs : str
         A field of the entry's cost, or of the steady state, that must be neither empty nor ``None``.
     share : float
-        The time that it may take, as a share of the time spent before the first measurement. Time left by the earlier
-        ones is added.
+        The time that it may take, as a share of the time spent before the first measurement. Time left by earlier
+        measurements is added.
     measure : callable
         Returns the new value of the field.
     compile_share : float

@@ -260,7 +260,7 @@ class _Recorded(torch.fx.Interpreter):
             NodeKey(self._frame, n.name),
             given,
             lambda: super(_Recorded, self).run_node(n),
-            makes=_writes_nonfinite((n.args, n.kwargs)),
+            makes=_written_presence((n.args, n.kwargs)),
         )
 
 
@@ -280,7 +280,7 @@ class EagerValues(TorchFunctionMode):
             return func(*args, **kwargs)
         key = PlaceKey(place, getattr(func, "__name__", str(func)))
         return self._recorder.run(
-            key, [args, kwargs], lambda: func(*args, **kwargs), makes=_writes_nonfinite((args, kwargs))
+            key, [args, kwargs], lambda: func(*args, **kwargs), makes=_written_presence((args, kwargs))
         )
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
@@ -298,14 +298,14 @@ class EagerValues(TorchFunctionMode):
         return None
 
 
-def _writes_nonfinite(arguments: Any) -> Presence:
+def _written_presence(arguments: Any) -> Presence:
     """Return whether the program itself writes NaN or infinity in the arguments of an operation."""
     match arguments:
         case float():
             return Presence(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
-            found = [_writes_nonfinite(item) for item in arguments]
+            found = [_written_presence(item) for item in arguments]
             return Presence(any(part.nan for part in found), any(part.inf for part in found))
         case dict():
-            return _writes_nonfinite(list(arguments.values()))
+            return _written_presence(list(arguments.values()))
     return NOTHING

@@ -164,7 +164,7 @@ _FUNCTIONS = (
         )
     ),
 )
-#: Other names by which code changes such a setting.
+#: Other names by which code changes a setting of ``_FUNCTIONS``.
 _OTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
@@ -207,7 +207,7 @@ _GLOBAL_HOOKS = (
     ("torch.nn.modules.module", "hooks of all modules"),
     ("torch.optim.optimizer", "hooks of all optimizers"),
 )
-#: The functions that add and remove such hooks.
+#: The functions that add and remove hooks for all objects of a kind.
 _HOOK_FUNCTIONS = frozenset({
     "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_backward_hook",
     "register_module_full_backward_pre_hook", "register_module_full_backward_hook",

@@ -459,22 +459,22 @@ def _disabled_reset() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _swapped_size_profile(own: dict[str, Any]) -> Iterator[None]:
+def _swapped_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
     """Give Dynamo a separate, initially empty record of varying sizes while the context is open.
 
     Parameters
     ----------
-    own : dict
+    sizes : dict
         The record, which is kept for the next context.
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
     before = {name: getattr(profile, name) for name in names}
     for name in names:
-        setattr(profile, name, own.get(name))
+        setattr(profile, name, sizes.get(name))
     try:
         yield
     finally:
-        own.update((name, getattr(profile, name)) for name in names)
+        sizes.update((name, getattr(profile, name)) for name in names)
         for name, value in before.items():
             setattr(profile, name, value)

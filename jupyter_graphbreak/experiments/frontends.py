@@ -399,7 +399,7 @@ def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends
 
 
 class CopiedFunction(NamedTuple):
-    """A copy of a function, the copies of its large memory, and what names in code that is not copied refer to."""
+    """A copy of a function, the copies of its large memory, and the objects to which names in uncopied code refer."""
 
     call: Callable[..., Any]
     twins: tuple[Twin, ...]

@@ -103,7 +103,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
                 if handler not in before and getattr(handler, "root_dir", None) == folder:
                     trace_logger().removeHandler(handler)
                     handler.close()
-            if outer is not None and outer in _blocks:  # its processes also belong to the outer block
+            if outer is not None and outer in _blocks:  # the block's processes also belong to the outer block
                 with contextlib.suppress(OSError):
                     for path in Path(folder).iterdir():
                         shutil.move(path, outer.folder)
@@ -286,7 +286,7 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> None:
-    if not isinstance(environment, dict):  # it inherits the environment of this process
+    if not isinstance(environment, dict):  # the new process inherits the environment of this process
         return
     given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     words = [command] if isinstance(command, str | bytes) else command

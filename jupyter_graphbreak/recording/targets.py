@@ -27,7 +27,7 @@ _FOREIGN_PACKAGES = frozenset(
         __name__.partition(".")[0],
     }
 )  # fmt: skip
-#: Those packages that have decorators: the closure of a function that one returns contains the decorated function.
+#: Foreign packages with decorators: the closure of a decorated function contains the original function.
 _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
 _NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})

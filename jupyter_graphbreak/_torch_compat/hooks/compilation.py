@@ -225,7 +225,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> ResumeCreated:
         result = call.result
-        resume = result if hasattr(result, "co_name") else result[0]  # some releases also return its name
+        resume = result if hasattr(result, "co_name") else result[0]  # some releases also return the function's name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
         inner = arguments.get("nested_code_objs")
@@ -247,7 +247,7 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     tracing = importlib.import_module("torch._guards").TracingContext
-    #: Dynamo gives operations that enter or leave a context, such as autocast, no stack.
+    #: Dynamo gives no stack to operations that enter or leave a context, such as autocast.
     created: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def keep_stack(call: WatchedCall) -> None:

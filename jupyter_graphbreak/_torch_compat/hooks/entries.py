@@ -126,7 +126,7 @@ def watch_entries(
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
         if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
-            running.entered = wrapper  # functions called by its compiled code are not entries
+            running.entered = wrapper  # functions called by the wrapper's compiled code are not entries
             entered = _entered_call(code, call, wrapper)
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)

@@ -1,4 +1,4 @@
-"""Observe PyTorch from within its own calls, without raising errors and with the time measured."""
+"""Observe PyTorch from within its own calls without raising errors, and measure the time that this takes."""
 
 from __future__ import annotations
 

@@ -298,10 +298,10 @@ class _Steps:
             regions[key] = merge_point, positions, skipped[:_MAX_LINES]
         return regions[key]
 
-    def _is_statement(self, index: int, others: Container[Any]) -> bool:
+    def _is_statement(self, index: int, other_positions: Container[Any]) -> bool:
         """Return whether an instruction belongs to a statement, and is not at one of the other positions."""
         instruction = self._tracer.instructions[index]
-        return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in others
+        return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in other_positions
 
     def _merge_point(self, jump: int, otherwise: int) -> int | None:
         """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""

@@ -128,7 +128,7 @@ class _SuspectCalls:
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != _WRAPPER:
             return None
-        if id(caller) not in self._running:  # called when the function begins and when it ends
+        if id(caller) not in self._running:  # the hook is called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
             if code is not None and id(code) in self._suspects and self._may_be_skipped(code):
                 self._running[id(caller)] = code, callback, sys.exc_info()[1]

@@ -40,7 +40,7 @@ class Blocks:
 
     @property
     def container(self) -> str | None:
-        """The place of the container of all of them, such as ``self.layers``; ``None`` if they share no container."""
+        """The place of the container of all blocks, such as ``self.layers``; ``None`` if they share no container."""
         containers = {_INDEX.sub("", place) for place in self.places}
         return containers.pop() if len(containers) == 1 else None
 

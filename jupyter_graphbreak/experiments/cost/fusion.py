@@ -1,4 +1,4 @@
-"""Name kernels that inductor does not fuse although one passes much memory to the other, with the reason."""
+"""Name pairs of kernels that inductor does not fuse although one passes much memory to the other, with the reason."""
 
 from __future__ import annotations
 

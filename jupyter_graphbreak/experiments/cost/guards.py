@@ -110,7 +110,7 @@ class _Shares:
         self._whole = sum(self._own.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield objects, each with its parts, and their share of the time."""
+        """Yield each object with its parts, and their share of the time."""
         pending = [self._root]
         while pending:
             node = pending.pop()

@@ -1,4 +1,4 @@
-"""Try changes that may save memory, one at a time, if a call keeps much for its backward pass."""
+"""Try changes that may save memory, one at a time, if a call keeps much of it for its backward pass."""
 
 from __future__ import annotations
 

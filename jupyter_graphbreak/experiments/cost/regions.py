@@ -121,7 +121,7 @@ class _Trial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
-        if thread_at_work(files) is not None:  # that thread would run the classes' marked methods
+        if thread_at_work(files) is not None:  # the other thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 
@@ -174,15 +174,15 @@ class _Trial:
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
 
-    def _compiled_way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
+    def _compiled_way(self, way: Way, start_s: float | None, report: Report) -> CompiledWay:
         """Return the findings in the report of a compilation."""
         return CompiledWay(
             way,
             start_s,
-            compilations=sum(frame.outcome == "compiled" for frame in own.frames),
-            graphs=len(own.graphs),
-            differences=_failed_guards(own, self._run) if way == "blocks" else [],
-            limit_hit=any(recompile.limit_hit for recompile in own.recompiles),
+            compilations=sum(frame.outcome == "compiled" for frame in report.frames),
+            graphs=len(report.graphs),
+            differences=_failed_guards(report, self._run) if way == "blocks" else [],
+            limit_hit=any(recompile.limit_hit for recompile in report.recompiles),
         )
 
     def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
@@ -201,7 +201,7 @@ def _shared_regions(module: torch.fx.GraphModule) -> int:
 
 
 def _seconds_of_call(variant: Variant) -> float:
-    """Return how long a call with its backward pass takes; the first one may compile the backward pass."""
+    """Return how long a call with its backward pass takes; the first call may compile the backward pass."""
     begun = time.monotonic()
     variant.with_backward(lambda call: call())
     return time.monotonic() - begun
@@ -246,9 +246,9 @@ def _copied(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-def _failed_guards(own: Report, run: Report) -> list[BlockDifference]:
+def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
-    known = Correspondence(own, run)
+    known = Correspondence(report, run)
 
     def in_run(location: Location | None) -> Location | None:
         source = known.source(location.source) if location is not None else None
@@ -256,6 +256,6 @@ def _failed_guards(own: Report, run: Report) -> list[BlockDifference]:
 
     return [
         BlockDifference(number, reason.guard, in_run(reason.location))
-        for number, recompile in enumerate(own.recompiles, start=1)
+        for number, recompile in enumerate(report.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

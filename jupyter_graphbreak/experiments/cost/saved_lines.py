@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
-    #: The number of a graph, and of a run of it.
+    #: The number of a graph, and of a run of the graph.
     _Run = tuple[int, int]
     #: The shape and type of a tensor.
     _Kind = tuple[tuple[int, ...], torch.dtype]
@@ -81,7 +81,7 @@ class _SavedByRun:
 
 
 def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
-    """Return the stack of the operation for which each tensor is kept, by its place, as far as that is known."""
+    """Return the stack of the operation for which each tensor is kept, by the tensor's place, as far as it is known."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
     for number in dict.fromkeys(number for number, _ in saved.tensors):

@@ -40,7 +40,7 @@ _MIN_RUNS_AT_END = 1
 #: The time limit and the maximum number of runs for timing two calls to compare them.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
-#: A ratio is given if its uncertainty is at most this share of it.
+#: A ratio is given if its uncertainty is at most this share of the ratio.
 _CLEAR_SHARE = 0.1
 _MIN_US = 0.1
 

@@ -93,7 +93,7 @@ def _has_members(kind: type, node: ast.ClassDef) -> bool:
 
 
 @without_warnings()
-def _parsed(text: str, what: str) -> ast.Module:
+def _parsed(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -40,7 +40,7 @@ _MAX_RUN_S = 60.0
 #: The seconds for the last run, which loads PyTorch; on a busy machine that alone can take a minute.
 _MAX_FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
-#: The time, the process and the place in PyTorch with which each line of its logs begins.
+#: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The folder in which packages are installed, at the beginning of a path.
 _INSTALLED = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")

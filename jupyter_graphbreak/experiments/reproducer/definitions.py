@@ -97,7 +97,7 @@ def _parsed(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UnwritableError(f"the source text of {what} is not available") from None
+        raise UnwritableError(f"the source text of {name} is not available") from None
 
 
 def _block(lines: list[str], first: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
-from jupyter_graphbreak._torch_compat.process_settings import CASTING
+from jupyter_graphbreak._torch_compat.process_settings import AUTOCAST_DEVICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,9 @@ class CallModes:
         return CallModes(
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
-            tuple((kind, torch.get_autocast_dtype(kind)) for kind in CASTING if torch.is_autocast_enabled(kind)),
+            tuple(
+                (kind, torch.get_autocast_dtype(kind)) for kind in AUTOCAST_DEVICES if torch.is_autocast_enabled(kind)
+            ),
             torch.is_autocast_cache_enabled(),
             torch.get_default_dtype(),
             _default_device(),
@@ -69,10 +71,10 @@ class CallModes:
         with (
             restored_functorch_depth(),
             of_subclasses(),
-            _device_set(self.device),
+            _temporary_default_device(self.device),
             torch.inference_mode(self.inference),
             torch.set_grad_enabled(self.grad),
-            _autocast_set(dict(self.autocast), cache=self.autocast_cache),
+            _temporary_autocast(dict(self.autocast), cache=self.autocast_cache),
         ):
             torch.set_default_dtype(self.dtype)
             try:
@@ -86,8 +88,8 @@ DEFAULT_MODES = CallModes(subclasses=False)
 
 
 @contextlib.contextmanager
-def _autocast_set(wanted: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
-    before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in CASTING}
+def _temporary_autocast(wanted: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
+    before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in AUTOCAST_DEVICES}
     cached = torch.is_autocast_cache_enabled()
     is_needed = bool(wanted) or any(enabled for enabled, _ in before.values())
     is_changed = is_needed or cache != cached
@@ -119,7 +121,7 @@ def _default_device() -> str | None:
 
 
 @contextlib.contextmanager
-def _device_set(device: str | None) -> Iterator[None]:
+def _temporary_default_device(device: str | None) -> Iterator[None]:
     """Make a device the default while the context is open."""
     if _default_device() == device:
         yield

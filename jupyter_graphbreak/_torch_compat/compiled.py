@@ -127,7 +127,7 @@ class CompiledWith(NamedTuple):
 
 
 def compiled_with(value: Any) -> CompiledWith | None:
-    """Return the arguments with which a function or module was compiled; ``None`` if it is unknown."""
+    """Return the arguments with which a function or module was compiled; ``None`` if they are unknown."""
     torch = sys.modules.get("torch")
     if torch is not None and is_instance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
@@ -170,7 +170,7 @@ def is_dynamo_disabled(value: Any) -> bool:
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the resume functions that Dynamo has created for a code object, and recursively for these."""
+    """Return the resume functions that Dynamo has created for a code object, and for those functions in turn."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]
@@ -214,11 +214,11 @@ def forget_code(code: CodeType) -> None:
 def known_codes() -> Iterator[list[ref[CodeType]]]:
     """Yield the code objects that Dynamo knows when the context begins; the list is cleared if Dynamo is reset.
 
-    These are all code objects that it has begun: it has compiled code for some and skips others.
+    These are all code objects that Dynamo has begun to compile: it has compiled code for some and skips others.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     clear = tracker.clear
-    # New references: Dynamo's own have callbacks.
+    # New references, because Dynamo's own references have callbacks.
     known = [weakref.ref(code) for seen in tracker.seen if (code := seen()) is not None]
 
     def clear_both() -> None:
@@ -235,9 +235,9 @@ def is_known_code(code: CodeType) -> bool:
 
 
 def mark_of_known_code(code: CodeType) -> ref[Any] | None:
-    """Return a reference to Dynamo's state for a code object that it has begun; it dies when Dynamo is reset.
+    """Return a weak reference to Dynamo's state for a known code object; the state is gone after Dynamo is reset.
 
-    It refers to the callback of Dynamo's own reference. That reference must not live on: its callback would fail.
+    It refers to the callback of Dynamo's own reference, which must not be kept alive: its callback would fail.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     callback = next((seen.__callback__ for seen in reversed(tracker.seen) if seen() is code), None)
@@ -278,7 +278,7 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
 
 
 #: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
-#: module, the class if it is a method, and the name. A single one takes seconds at most, while a compilation may take
+#: module, the class if it is a method, and the name. A single step takes seconds at most, while a compilation may take
 #: minutes. Only Python calls them: an exception raised in a callback from C++ could end the process.
 _STEPS = (
     ("torch._dynamo.convert_frame", None, "_compile"),
@@ -325,7 +325,7 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
 
 
 class CompilationCounts(NamedTuple):
-    """The numbers of frames that Dynamo has compiled, of their graphs, of graph breaks, and of frames it gave up."""
+    """The numbers of frames that Dynamo compiled, of their graphs, of graph breaks, and of frames it gave up on."""
 
     frames: int
     graphs: int

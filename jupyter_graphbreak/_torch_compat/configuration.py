@@ -96,11 +96,11 @@ def modes() -> list[str]:
     return _names_from_torch("torch._inductor", "list_mode_options", "modes")
 
 
-def _names_from_torch(module: str, function: str, what: str, **arguments: Any) -> list[str]:
+def _names_from_torch(module: str, function: str, kind: str, **arguments: Any) -> list[str]:
     try:
         return [str(name) for name in getattr(importlib.import_module(module), function)(**arguments)]
     except (ImportError, AttributeError, TypeError) as error:
-        raise ValueError(f"this PyTorch does not list its {what} ({type(error).__name__}: {error})") from None
+        raise ValueError(f"this PyTorch does not list its {kind} ({type(error).__name__}: {error})") from None
 
 
 #: Loggers for messages about compilation.
@@ -239,7 +239,7 @@ def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
 
 
 def remember_generators() -> Callable[[], None]:
-    """Return a function that gives PyTorch's random generators their present states again.
+    """Return a function that restores the current states of PyTorch's random generators.
 
     The states on CUDA are read only if it is initialized: reading them would initialize it.
     """

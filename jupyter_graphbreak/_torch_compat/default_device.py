@@ -45,11 +45,11 @@ def restore_default_device(before: tuple[Any, bool]) -> None:
     torch.set_default_device(device)
     context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     if was_unset and getattr(context, "device_context", ...) is None:
-        del context.device_context  # torch 2.9 cannot read None from it
+        del context.device_context  # torch 2.9 fails if the value is None
 
 
 def cuda_devices() -> tuple[list[str], int, str]:
-    """Return the names of the CUDA devices, the number of the current one, and the reason if there are none."""
+    """Return the names of the CUDA devices, the index of the current device, and the reason if there are none."""
     import torch
 
     try:

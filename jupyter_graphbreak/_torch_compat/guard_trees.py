@@ -71,10 +71,10 @@ def collected_guards() -> Iterator[list[FrameGuards]]:
         yield frames
         return
 
-    def after(_: None, made: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
+    def after(_: None, created: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
         del code
         with contextlib.suppress(AttributeError):  # not in this PyTorch
-            frames.append(_frame_guards(made.guard_manager, graph))
+            frames.append(_frame_guards(created.guard_manager, graph))
 
     with followed_here(manager, "__init__", after):
         yield frames
@@ -103,7 +103,7 @@ def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
         code = next(iter(leaf.verbose_code_parts()), type(leaf).__name__)
         guards.append((code, functools.partial(leaf, value) if is_known else None))
     children = []
-    # PyTorch does not check objects again that are reached through unchanged dicts of modules.
+    # PyTorch does not recheck objects that are reached through unchanged dicts of modules.
     if not getattr(manager, "is_tag_safe_root", bool)():
         children = [_node(child, _value_of(child, scope), scope) for child in _managers(manager)]
     return GuardNode(manager.get_source(), guards, children)
@@ -119,7 +119,7 @@ def _managers(manager: Any) -> list[Any]:
 
 
 def _value_of(manager: Any, scope: dict[str, Any]) -> Any:
-    """Return the guarded object, as Dynamo evaluates its place; ``_MISSING`` if that fails."""
+    """Return the guarded object by evaluating Dynamo's expression for it; ``_MISSING`` if that fails."""
     try:
         return eval(manager.get_source(), scope)  # noqa: S307 - Dynamo's own expression
     except Exception:  # noqa: BLE001 - an expression that only Dynamo's C++ code can evaluate

@@ -35,7 +35,7 @@ def isolated_compilation() -> Iterator[None]:
 
 
 #: The attribute by which Dynamo marks a tensor whose address it assumes to be constant.
-_MARK = "_dynamo_static_input_type"
+_STATIC_MARK = "_dynamo_static_input_type"
 
 
 @contextlib.contextmanager
@@ -48,8 +48,8 @@ def _removed_static_marks() -> Iterator[None]:
     with contextlib.ExitStack() as undo:
 
         def mark_until_end(tensor: Any, *_: Any, **__: Any) -> None:
-            if _MARK not in vars(tensor):
-                undo.callback(vars(tensor).pop, _MARK, None)
+            if _STATIC_MARK not in vars(tensor):
+                undo.callback(vars(tensor).pop, _STATIC_MARK, None)
 
         with prepared_here(decorators, "mark_static_address", mark_until_end):
             yield
@@ -116,7 +116,7 @@ def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def readable_new_globals() -> Iterator[bool]:
-    """Make Dynamo look up a name in the globals that the traced code stored before it tries builtins.
+    """Make Dynamo look for a name among the globals that traced code has stored, before it tries builtins.
 
     ``InstructionTranslatorBase._load_global`` looks in the real globals first, which get these names only when the
     code runs.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function. Compiling this function makes Dynamo compile the call, because it skips this frame.
+    """Call a function; if ``call_compiled`` is compiled, Dynamo skips its frame and compiles the function's.
 
     One compiled function for all callables keeps none of them alive, unlike ``torch.compile(model)``.
     """
@@ -94,7 +94,7 @@ class TraceableCallables:
     def _find_code(
         self, call: Callable[..., Any], target: Any, anchor: Any
     ) -> tuple[Callable[[], Any], types.CodeType | None]:
-        """Determine whether a callable needs a frame and, if so, create its own code object."""
+        """Determine whether a callable needs a frame and, if so, create a separate code object for it."""
         if is_instance(target, torch.nn.Module):
             needs_frame = has_skipped_forward(target)
         else:
@@ -103,7 +103,7 @@ class TraceableCallables:
                 self._compile_always(call.__code__)
         template = _frame_code()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
-        with contextlib.suppress(TypeError):  # repeated for each call if there is no weak reference
+        with contextlib.suppress(TypeError):  # without a weak reference, repeated for each call
             known = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
             self._codes[id(anchor)] = known
             return known
@@ -295,15 +295,15 @@ def intercepted_module_calls(
 
 
 def _code_of(function: Any) -> types.CodeType:
-    """Return the code of a function itself, not of the one that it wraps."""
+    """Return the code of a function itself, not of a function that it wraps."""
     code: types.CodeType = function.__code__
     return code
 
 
 @contextlib.contextmanager
-def _original_module_call(original: Any, ours: Any) -> Iterator[None]:
+def _original_module_call(original: Any, replacement: Any) -> Iterator[None]:
     """Restore the original ``__call__`` of modules while Dynamo inspects it."""
-    if vars(torch.nn.Module)["__call__"] is not ours:
+    if vars(torch.nn.Module)["__call__"] is not replacement:
         yield
         return
     with patched(torch.nn.Module, "__call__", active_function(original)):

@@ -72,7 +72,7 @@ class Allocations(TorchDispatchMode, Generic[_T]):
         return result
 
     def living(self) -> list[tuple[_T, int]]:
-        """Return the stored values for memory that is not freed, each with the number of bytes."""
+        """Return the values stored for memory that is not yet freed, each with the number of bytes."""
         return [(noted, nbytes) for reference, noted, nbytes in self._noted.values() if not reference.expired()]
 
 

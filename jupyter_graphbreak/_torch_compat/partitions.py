@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _PARTITION = "min_cut_rematerialization_partition"
 #: The modules in which backends look up the function that divides a graph into forward and backward pass.
-_USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
-#: The backends that use this function.
+_PARTITION_USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
+#: The backends that divide graphs with this function.
 _BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 
@@ -75,7 +75,7 @@ def saved_tensors(
 
     original = getattr(importlib.import_module("functorch.compile"), _PARTITION)
     with contextlib.ExitStack() as opened:
-        for user in _USERS:
+        for user in _PARTITION_USERS:
             opened.enter_context(patched_here(importlib.import_module(user), _PARTITION, partition))
         config: Any = importlib.import_module("torch._functorch.config")
         opened.enter_context(config.patch(enable_autograd_cache=False))

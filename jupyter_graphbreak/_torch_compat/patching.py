@@ -41,7 +41,7 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
 
     Contexts may end in any order. An inherited attribute is inherited again afterwards.
     """
-    inspect.getattr_static(owner, name)  # fails if it is missing
+    inspect.getattr_static(owner, name)  # fails if the attribute is missing
     below = vars(owner).get(name, _MISSING)
     try:
         with _lock:
@@ -57,7 +57,7 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
                     delattr(owner, name)
                 else:
                     setattr(owner, name, below)
-            else:  # a later replacement is on top and calls ours; ours is removed when that one ends
+            else:  # a later replacement calls this one, which is removed when the later one ends
                 _below[id(replacement)] = replacement, below
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: The device types that have an autocast mode.
-CASTING = ("cpu", "cuda", "xpu", "mps")
+AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 _WRITERS = (
     ("torch._C", "PyTorchFileWriter"),
     *(("torch.jit._script", f"{kind}.save") for kind in ("RecursiveScriptModule", "ScriptModule")),
@@ -39,7 +39,7 @@ def file_writers() -> list[tuple[Any, str, str]]:
     return writers
 
 
-#: Functions that map a file into memory: the path, and whether changes of the memory change the file.
+#: Functions that map a file into memory: the module and the name.
 _MAPPERS = (("torch", "from_file"), ("torch", "UntypedStorage.from_file"))
 
 
@@ -63,7 +63,7 @@ def opened_by_pytorch() -> list[tuple[Any, str, Literal["file", "network"], str]
 
 
 def _named(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
-    """Yield the owner and the name of a function of a module, if both are there."""
+    """Yield the owner and the name of a function of a module, if the module has it."""
     *outer, name = dotted.split(".")
     owner = _dotted(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
     if callable(getattr(owner, name, None)):
@@ -164,7 +164,7 @@ _FUNCTIONS = (
         )
     ),
 )
-#: Other names by which code changes such a setting.
+#: Other names by which code changes a setting of ``_FUNCTIONS``.
 _OTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
@@ -207,7 +207,7 @@ _GLOBAL_HOOKS = (
     ("torch.nn.modules.module", "hooks of all modules"),
     ("torch.optim.optimizer", "hooks of all optimizers"),
 )
-#: The functions that add and remove such hooks.
+#: The functions that add and remove hooks for all objects of a kind.
 _HOOK_FUNCTIONS = frozenset({
     "register_module_forward_pre_hook", "register_module_forward_hook", "register_module_backward_hook",
     "register_module_full_backward_pre_hook", "register_module_full_backward_hook",
@@ -240,7 +240,7 @@ def process_settings() -> Iterator[ProcessSetting]:
 
     yield ProcessSetting("the default device", default_device_state, restore_default_device,
                          frozenset({"set_default_device"}))  # fmt: skip
-    for kind in CASTING:
+    for kind in AUTOCAST_DEVICES:
         yield ProcessSetting(f"autocast on {kind}", *_autocast_access(kind), _AUTOCAST_NAMES)
     for name, getter, setter in _FUNCTIONS:
         read, write = _dotted(torch, getter), _dotted(torch, setter)
@@ -371,7 +371,7 @@ def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the value of a setti
         torch._C._autograd._disable_profiler()
 
 
-#: In a list, so that Python does not fold the constant.
+#: A denormal number, in a list so that Python does not fold the constant.
 _TINY = [1e-310]
 
 

@@ -145,7 +145,7 @@ def marked(name: str) -> Any:
 
 
 def marked_graph(number: int) -> Any:
-    """Return a context in which a graph runs."""
+    """Return a context that the profiler records as the run of a graph."""
     return marked(f"graphbreak graph {number}")
 
 

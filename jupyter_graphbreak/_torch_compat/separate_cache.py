@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def is_allowed_in_graph(function: Any) -> bool:
-    """Return whether Dynamo recognizes a function by its identity, so that a copy would be unknown."""
+    """Return whether Dynamo recognizes a function by its identity, so that it would not recognize a copy."""
     known = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
     return known is not None and bool(known(function))
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
-    """Register the names that ``torch.fx.wrap`` knows in some globals for a copy of these globals as well."""
+    """Repeat the registrations of ``torch.fx.wrap`` for some globals with a copy of these globals."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for number, name in list(table):
         if number == id(scope):
@@ -126,11 +126,11 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
         for known in (code, *resume_codes(code)):
             _allow_compiling(known)
     for seen in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
-        if (reached := seen()) is not None:  # the run may reach it indirectly
+        if (reached := seen()) is not None:  # the run may reach this code indirectly
             _allow_compiling(reached)
     with (
         while_converting(_without_our_codes(codes, compiled.converting)), restored_counters(), removed_globals(),
-        _own_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
+        _separate_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
         _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(), _emptied_guards(),
         _reading_copied_globals(),
     ):  # fmt: skip
@@ -159,7 +159,7 @@ def _without_our_codes(
 
 @contextlib.contextmanager
 def removed_globals() -> Iterator[None]:
-    """Remove the globals that Dynamo creates in the context; the code that needs them does not run after it.
+    """Remove the globals that Dynamo creates in the context, since the code that needs them does not run afterwards.
 
     Dynamo itself keeps the globals for its modules and those of unfinished code.
     """
@@ -245,7 +245,7 @@ def unprofiled_guards() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _emptied_guards() -> Iterator[None]:
-    """Empty the managers of the guards that Dynamo makes in the context, when it ends.
+    """When the context ends, empty the managers of the guards that Dynamo made in it.
 
     The finalizers of the objects that the code was compiled for keep the managers, and with them all globals of that
     code, until these objects are deleted. A module or a class never is.
@@ -304,14 +304,14 @@ def _allow_compiling(code: CodeType) -> None:
 
 
 def _resume_compiling(code: CodeType) -> None:
-    """Make Dynamo recompile code again after it stopped because of a recompile limit."""
+    """Make Dynamo recompile code for which it stopped because of a recompile limit."""
     kinds = importlib.import_module("torch._dynamo.types")
     strategy = kinds.FrameExecStrategy(kinds.FrameAction.DEFAULT, kinds.FrameAction.DEFAULT)
     importlib.import_module("torch._C._dynamo.eval_frame").set_code_exec_strategy(code, strategy)
 
 
 @contextlib.contextmanager
-def _own_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
+def _separate_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
     """Apply Dynamo's recompile limits as if it had compiled nothing before.
 
     Parameters
@@ -459,22 +459,22 @@ def _disabled_reset() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _swapped_size_profile(own: dict[str, Any]) -> Iterator[None]:
+def _swapped_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
     """Give Dynamo a separate, initially empty record of varying sizes while the context is open.
 
     Parameters
     ----------
-    own : dict
+    sizes : dict
         The record, which is kept for the next context.
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
     before = {name: getattr(profile, name) for name in names}
     for name in names:
-        setattr(profile, name, own.get(name))
+        setattr(profile, name, sizes.get(name))
     try:
         yield
     finally:
-        own.update((name, getattr(profile, name)) for name in names)
+        sizes.update((name, getattr(profile, name)) for name in names)
         for name, value in before.items():
             setattr(profile, name, value)

@@ -23,7 +23,7 @@ def looking_at_tensors() -> Iterator[None]:
 
 
 def has_nan(value: Any, depth: int = 0) -> bool:
-    """Return whether a tensor, or one in a container, has NaN."""
+    """Return whether a tensor, or a tensor in a container, has NaN."""
     match value:
         case torch.Tensor():
             is_number = value.is_floating_point() or value.is_complex()

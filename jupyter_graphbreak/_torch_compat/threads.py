@@ -69,10 +69,10 @@ class Claim:
 
 #: The runs that a thread began, outermost first, by thread id.
 _claims_by_thread: dict[int, tuple[Claim, ...]] = {}
-#: The runs for which a thread was started, with a reference to it, by the address of the thread.
+#: The runs for which a thread was started, with a reference to the thread, by the thread's address.
 _inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
-#: The runs that passed work to an existing thread, by a pool or ``asyncio.to_thread``. Work that was submitted outside
-#: any run has an empty tuple.
+#: The runs that passed work to an existing thread, through a pool or ``asyncio.to_thread``. Work that was submitted
+#: outside any run has an empty tuple.
 _carried: ContextVar[tuple[Claim, ...] | None] = ContextVar("graphbreak_claims", default=None)
 _lock = threading.RLock()
 #: The patches that record which runs start threads and submit work: owner, name, original and replacement.
@@ -87,7 +87,7 @@ def claimed(
     claim = Claim(on_fault, on_submit)
     with _lock:
         if not _claims_by_thread:
-            # All are made before the first is set: if making one fails, nothing is replaced.
+            # All replacements are made before the first is set: if making one fails, nothing is replaced.
             _patches[:] = [
                 (owner, name, original := getattr(owner, name), follow(original))
                 for owner, name, follow in _followed_functions()

@@ -70,7 +70,7 @@ def cache_folder() -> Path:
 
 
 def _cache_folders() -> Any:
-    """Return the module of PyTorch that defines this folder, without importing the compiler, which takes a second."""
+    """Return PyTorch's module that defines the cache folder, without importing the compiler, which takes a second."""
     import torch
 
     name = "torch._inductor.runtime.cache_dir_utils"

@@ -22,14 +22,14 @@ _SETTINGS = ("emulate_precision_casts",)
 _CUDA_SETTINGS = (
     "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "eager_numerics.use_pytorch_libdevice",
 )  # fmt: skip
-#: The shares of the memory that inductor would keep; for the rest it computes again in the backward pass.
+#: Shares of the memory that inductor would keep; with less, it computes more again in the backward pass.
 _BUDGETS = (0.5, 0.2)
-#: The operation that Dynamo makes of a ``torch.autograd.Function``; it has its own setting.
+#: The operation in a graph for a ``torch.autograd.Function``, which has its own setting.
 _CUSTOM_FUNCTION = "autograd_function_apply"
 _ALLOWED = "autograd_cache_allow_custom_autograd_functions"
 _CACHEABLE = "unsafe_marked_cacheable_functions"
 #: The name of an operation in a reason, from ``check_node_safe`` in PyTorch's autograd_cache.py.
-_NAME = re.compile(r"Function module: (?P<module>[\w.]+),\s*Function name: (?P<name>\w+)")
+_OPERATION_NAME = re.compile(r"Function module: (?P<module>[\w.]+),\s*Function name: (?P<name>\w+)")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _without_decompositions(overloads: list[Any]) -> Iterator[None]:
         for overload in removed:
             del module.decompositions[overload]
         clear()
-        # The key of AOTAutograd's cache does not contain the table.
+        # The key of AOTAutograd's cache does not contain the table of decompositions.
         with config.patch(force_disable_caches=True):
             yield
     finally:
@@ -152,7 +152,7 @@ class CacheSettings:
         """
         allows, operations = self.allows_functions, dict.fromkeys(self.operations)
         for reason in reasons:
-            named = _NAME.search(reason)
+            named = _OPERATION_NAME.search(reason)
             if named is not None and named["name"] == _CUSTOM_FUNCTION:
                 allows = True
             elif named is not None:

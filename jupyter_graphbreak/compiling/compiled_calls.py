@@ -287,7 +287,7 @@ class CompiledCalls:
         try:
             make = weakref.WeakMethod if isinstance(target, types.MethodType) else weakref.ref
             reference = make(target)
-        except TypeError:  # objects without weak references are not kept
+        except TypeError:  # objects that do not support weak references are not kept
             reference = _no_object
         module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
         name = module_type or _name_of(target)

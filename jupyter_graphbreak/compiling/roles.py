@@ -61,7 +61,7 @@ _READING = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
-#: Sets of names that count as driving. In a graph, ``torch.full`` turns Python's random integers into floats.
+#: Sets of names that together count as driving. In a graph, ``torch.full`` turns Python's random integers into floats.
 _DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
 #: The names in ``_READING`` that extract values from a tensor.
 _EXTRACTING = frozenset({"item", "tolist", "numpy"})
@@ -69,7 +69,7 @@ _BUILTINS = frozenset(vars(builtins))
 _DATA = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
 _OPERATORS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "BINARY_SUBSCR", "BINARY_SLICE"})
 _UNCOMPILABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-#: The depth to which, and the total number of functions in which, the helpers of a function are examined.
+#: The maximum depth and the maximum total number of a function's helpers that are examined.
 _MAX_DEPTH, _MAX_FUNCTIONS = 4, 200
 #: The number of items to examine in a container.
 _MAX_ITEMS = 50

@@ -171,7 +171,7 @@ class Examination:
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = raised_by(error, "capture")
             return None
-        compiles = self.name.startswith("torch.compile")  # which captures when the program is called
+        compiles = self.name.startswith("torch.compile")  # torch.compile captures when the program is called
         if compiles:
             with recorder.record(find_cell) as recording:
                 result = self._run(program, eager.first)
@@ -399,7 +399,7 @@ def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends
 
 
 class CopiedFunction(NamedTuple):
-    """A copy of a function, the copies of its large memory, and what names in code that is not copied refer to."""
+    """A copy of a function, the copies of its large memory, and the objects to which names in uncopied code refer."""
 
     call: Callable[..., Any]
     twins: tuple[Twin, ...]

@@ -44,7 +44,7 @@ _folders_to_remove: set[str] = set()
 #: The blocks that are watched now, in the order in which they began.
 _blocks: list[_WatchedBlock] = []
 #: Whether ``TORCH_TRACE`` is missing because a thread outside all blocks started a process.
-_taken_out = [False]
+_is_removed = [False]
 _start_lock = threading.RLock()
 #: Whether the hooks are installed. Neither an audit hook nor a function that runs after a fork can be removed.
 _is_hooked = [False]
@@ -99,11 +99,11 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
         finally:
             _blocks.remove(block)
             _restore_environment(folder)
-            for handler in list(trace_logger().handlers):  # created by torch if the block reset its logs
+            for handler in list(trace_logger().handlers):  # torch has created it if the block reset its logs
                 if handler not in before and getattr(handler, "root_dir", None) == folder:
                     trace_logger().removeHandler(handler)
                     handler.close()
-            if outer is not None and outer in _blocks:  # its processes also belong to the outer block
+            if outer is not None and outer in _blocks:  # the block's processes also belong to the outer block
                 with contextlib.suppress(OSError):
                     for path in Path(folder).iterdir():
                         shutil.move(path, outer.folder)
@@ -165,7 +165,7 @@ def _restore_environment(folder: str) -> None:
     if os.environ.get(_VARIABLE) == folder:
         _set_variable(_blocks[-1].folder if _blocks else None)
     if not _blocks:
-        _taken_out[0] = False
+        _is_removed[0] = False
 
 
 def _set_variable(folder: str | None) -> None:
@@ -178,15 +178,15 @@ def _set_variable(folder: str | None) -> None:
 def _is_choosing() -> bool:
     """Return whether we set the variable; the user's program may set or remove it."""
     now = os.environ.get(_VARIABLE)
-    return bool(_blocks) and not _is_set_by_user(now) and (now is not None or _taken_out[0])
+    return bool(_blocks) and not _is_set_by_user(now) and (now is not None or _is_removed[0])
 
 
 def _choose_folder() -> None:
-    """Set the environment, which a new process inherits, to the folder of this thread's block."""
+    """Set the variable, which a new process inherits, to the folder of this thread's block."""
     if not _is_choosing():
         return
     block = _current_block()
-    _taken_out[0] = block is None
+    _is_removed[0] = block is None
     _set_variable(None if block is None else block.folder)
 
 
@@ -196,7 +196,7 @@ def _install_hooks() -> None:
         atexit.register(_remove_folders)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_write_after_fork)
-            # A different thread, which the child does not have, may have held it.
+            # A different thread, which the child does not have, may have held the lock.
             os.register_at_fork(after_in_child=_start_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001
         _is_hooked[0] = True
 
@@ -286,7 +286,7 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> None:
-    if not isinstance(environment, dict):  # it inherits the environment of this process
+    if not isinstance(environment, dict):  # the new process inherits the environment of this process
         return
     given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     words = [command] if isinstance(command, str | bytes) else command

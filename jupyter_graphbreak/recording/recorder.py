@@ -152,8 +152,8 @@ class Recording:
             records = list(self.records)
         return [*records, *self._closing(records, None, None)]
 
-    def _finish(self, begun: int | None, held: list[ref[CodeType]] | None) -> None:
-        for record in self._closing(self.records, begun, held):
+    def _finish(self, begun: int | None, earlier_codes: list[ref[CodeType]] | None) -> None:
+        for record in self._closing(self.records, begun, earlier_codes):
             self.append(record)
         for failed in additions.additions_of(self.records, additions.WatchFailed):
             faults.collect_fault(failed.sentence)
@@ -161,7 +161,9 @@ class Recording:
             if note.level == "error":
                 faults.collect_fault(note.message)
 
-    def _closing(self, records: list[Record], begun: int | None, held: list[ref[CodeType]] | None) -> list[Record]:
+    def _closing(
+        self, records: list[Record], begun: int | None, earlier_codes: list[ref[CodeType]] | None
+    ) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
         sources = list(recorded_sources(records, self._find_cell, self._running))
@@ -177,21 +179,21 @@ class Recording:
             watched=True,
             compiled_calls=self._compiled_calls,
             begun=begun,
-            held=self._read_held(held),
+            held=self._read_earlier_codes(earlier_codes),
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_held(self, held: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
+    def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
         with faults.suppress_faults("listing known code", self.note_fault):
-            return list(self._still_held(held)) if held is not None else None
+            return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
         return None  # comparisons of runs are then less certain
 
-    def _still_held(self, held: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
-        """Yield the code that Dynamo held when the run began and still holds, without functions that were redefined."""
+    def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
+        """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         begun: dict[tuple[str, str, int], set[int | None]] = {}
         for started in additions.additions_of(self.records, additions.FrameStarted):
             begun.setdefault(started.place, set()).add(started.id)
-        for reference in held:
+        for reference in earlier_codes:
             code = reference()
             if code is None or not is_known_code(code):
                 continue
@@ -245,12 +247,12 @@ def record(
     """
     require_torch()
     recording = Recording(find_cell, on_record, running)
-    held: list[ref[CodeType]] | None = None
+    earlier_codes: list[ref[CodeType]] | None = None
     begun: Callable[[], int | None] = _unknown
     try:
         with (
             claimed(recording.note_fault) as claim,
-            _held_codes(recording.note_fault) as held,
+            _earlier_codes(recording.note_fault) as earlier_codes,
             counted_compilations(claim) as begun,
             _attached(handler := _TraceHandler(recording, claim)),
             narrowed_trace(handler, KEPT, recording.note_lost, claim),
@@ -264,7 +266,7 @@ def record(
         recording.fail(error)
         raise
     finally:
-        recording._finish(begun(), held)  # noqa: SLF001 - same module
+        recording._finish(begun(), earlier_codes)  # noqa: SLF001 - same module
 
 
 def _unknown() -> int | None:
@@ -272,17 +274,17 @@ def _unknown() -> int | None:
 
 
 @contextlib.contextmanager
-def _held_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
-    """Yield the code objects that Dynamo holds now, ``None`` if they are unknown; see :func:`known_codes`."""
+def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | None]:
+    """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`known_codes`."""
     with contextlib.ExitStack() as stack:
-        held = None
+        earlier_codes = None
         unknown_torch = contextlib.suppress(AttributeError)
         with (
             unknown_torch,
             faults.suppress_faults("listing known code", on_fault, passing=(AttributeError,)),
         ):
-            held = stack.enter_context(known_codes())
-        yield held
+            earlier_codes = stack.enter_context(known_codes())
+        yield earlier_codes
 
 
 @contextlib.contextmanager

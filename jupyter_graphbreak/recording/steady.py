@@ -65,7 +65,7 @@ class GuardedExitStack:
         self.contexts.callback(with_fallback(what, undo, lambda: None, self._on_fault))
 
 
-#: The attribute of our handler that refers to the one it delays.
+#: The attribute of our handler that refers to the handler it delays.
 DEFERRED = "graphbreak_deferred"
 
 

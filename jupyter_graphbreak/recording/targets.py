@@ -27,7 +27,7 @@ _FOREIGN_PACKAGES = frozenset(
         __name__.partition(".")[0],
     }
 )  # fmt: skip
-#: Those packages that have decorators: the closure of a function that one returns contains the decorated function.
+#: Foreign packages with decorators: the closure of a decorated function contains the original function.
 _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
 _NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})
@@ -95,7 +95,7 @@ def own_codes(*values: Any) -> Iterator[types.CodeType]:
 
 
 def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
-    """Return the functions that the objects use under a global name: by that name, their modules and own names."""
+    """Return the module and own name of each function that the objects use, by the global name that refers to it."""
     found: dict[str, tuple[str, str]] = {}
     for value in _walk(values):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):

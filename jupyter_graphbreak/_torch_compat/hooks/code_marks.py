@@ -18,7 +18,7 @@ _RESUME = "__resume_at_"
 
 @contextlib.contextmanager
 def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
-    """Make all code that Dynamo creates in the context call a function at each of its moments.
+    """Make all code that Dynamo creates in the context call a function at each :data:`Moment`.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def skip_functions(*functions: Callable[..., Any]) -> None:
 
 
 def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType | None:
-    """Return code with marks, or ``None``, which leaves it unchanged, if this PyTorch creates code differently."""
+    """Return code with marks; if this PyTorch creates code differently, ``None``, which leaves the code unchanged."""
     home = importlib.import_module("torch._dynamo.bytecode_transformation")
 
     def call(moment: Moment) -> list[Any]:

@@ -49,7 +49,7 @@ _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
 _WRAPPERS = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
-_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
+_REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
 
 
 def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
-    """Return the class of the module whose call a code object implements, ``None`` if it is other code.
+    """Return the class of the module whose call a code object implements, ``None`` for other code.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
         Returns a local variable of the function that compiles the code.
     """
     module_class = importlib.import_module("torch.nn").Module
-    if code.co_filename == importlib.import_module(_WRAPPERS).__file__:  # around modules of PyTorch's own classes
+    if code.co_filename == importlib.import_module(_WRAPPERS).__file__:  # the wrapper of PyTorch's own modules
         cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
         wrapped = cells["fn"].cell_contents if "fn" in cells else None
         return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
@@ -127,7 +127,7 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
 def watch_breaks(observer: Observer) -> Iterator[None]:
     """Record the exact expression of a break, and the settings in force at it."""
     module = importlib.import_module(_SYMBOLIC_CONVERT)
-    # A method of the tracer since torch 2.10, a function of the module before.
+    # It is a method of the tracer since torch 2.10, and was a function of the module before.
     owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
     with patched(owner, "log_graph_break", watched_log_graph_break(owner.log_graph_break, observer)):
         yield
@@ -151,7 +151,7 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             tracer = observer.local(
                 next((f for f in frames_outward(call.caller, 3) if "self" in f.f_locals), call.caller), "self"
             )
-        name = _NAME.search(str(call.argument("reason")))
+        name = _REASON_NAME.search(str(call.argument("reason")))
         return BreakSeen(
             type=exception_name(error) if error is not None else None,
             gb_type=gb_type(error) if error is not None else None,
@@ -208,14 +208,14 @@ def _reaches_user(error: BaseException, *, strict: bool) -> bool:
 
 
 def _error_on_graph_break() -> bool | None:
-    """Return the value of the setting outside any traced function, if it can be read."""
+    """Return the value of ``error_on_graph_break`` outside any traced function, if it can be read."""
     read = getattr(importlib.import_module("torch._dynamo.utils"), "_get_error_on_graph_break", None)
     return bool(read()) if read is not None else None
 
 
 @contextlib.contextmanager
 def watch_resumes(observer: Observer) -> Iterator[None]:
-    """Record the break that created a resume function, the line where it continues, and whether it existed before."""
+    """Record the break that created a resume function, the line where it resumes, and whether the function is new."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     function = inspect.getattr_static(cache, "lookup").__func__
     parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
@@ -225,7 +225,7 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> ResumeCreated:
         result = call.result
-        resume = result if hasattr(result, "co_name") else result[0]  # some releases return it with its name
+        resume = result if hasattr(result, "co_name") else result[0]  # some releases also return the function's name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
         inner = arguments.get("nested_code_objs")
@@ -247,7 +247,7 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     tracing = importlib.import_module("torch._guards").TracingContext
-    #: Dynamo gives operations that enter or leave a context, such as autocast, no stack.
+    #: Dynamo gives no stack to operations that enter or leave a context, such as autocast.
     created: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def keep_stack(call: WatchedCall) -> None:

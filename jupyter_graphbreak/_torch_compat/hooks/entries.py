@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 _MAX_FRAMES = 60
 #: The function that ``torch.compile`` puts around the compiled one.
 _WRAPPER = "compile_wrapper"
-#: The files whose frames stand between user code and the wrapper.
-_CALLING = ("torch/nn/modules/module.py", "torch/_dynamo/eval_frame.py", "torch/_dynamo/external_utils.py")
+#: The files whose frames are between user code and the wrapper.
+_FILES_OUTSIDE_WRAPPER = (
+    "torch/nn/modules/module.py",
+    "torch/_dynamo/eval_frame.py",
+    "torch/_dynamo/external_utils.py",
+)
 #: The files whose functions call the code that is compiled: modules, decorators such as ``torch.no_grad()``, and what
 #: Dynamo puts around functions of libraries, whose compiled code may call the function eagerly.
-_BETWEEN = ("torch/nn/modules/module.py", "torch/utils/_contextlib.py", "torch/_dynamo/external_utils.py")
+_FILES_INSIDE_WRAPPER = ("torch/nn/modules/module.py", "torch/utils/_contextlib.py", "torch/_dynamo/external_utils.py")
 #: The methods that implement the call of a module.
-_CALLS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
+_CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_impl"})
 
 
 class EnteredCall(NamedTuple):
@@ -105,7 +109,7 @@ def watch_entries(
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
-    seen: dict[Any, Any] = {}  # the values keep the objects alive whose ids are the keys
+    seen: dict[Any, Any] = {}  # the values keep alive the objects whose ids are the keys
     frames: dict[CodeType, str] = {}
     running = threading.local()
 
@@ -122,12 +126,12 @@ def watch_entries(
         code = call.argument("code")
         wrapper = _wrapper(call.caller)
         if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
-            running.entered = wrapper  # what its compiled code calls is compiled on its own, and is not an entry
-            entered = _entered(code, call, wrapper)
+            running.entered = wrapper  # functions called by the wrapper's compiled code are not entries
+            entered = _entered_call(code, call, wrapper)
             frames.setdefault(code, entered.frame or "")
             report_first(code, entered)
 
-    def entry_of_reuse(call: WatchedCall) -> None:
+    def report_calls(call: WatchedCall) -> None:
         wrapper = call.caller
         if wrapper.f_code.co_name != _WRAPPER:
             return
@@ -141,10 +145,10 @@ def watch_entries(
         calls.append(wrapper)
         if len(calls) > 1:
             return
-        running.started = started = _started(wrapper)
+        running.started = started = _started_call(wrapper)
         on_start(started)
-        if (reusing := _reusing(started)) is not None:
-            code, entered = reusing
+        if (reused := _reused_code(started)) is not None:
+            code, entered = reused
             report_first(code, entered._replace(frame=frames.get(code)))
 
     with (
@@ -152,7 +156,7 @@ def watch_entries(
         patched(
             evaluate,
             "_maybe_set_eval_frame",
-            watched(evaluate._maybe_set_eval_frame, observer, before=entry_of_reuse),
+            watched(evaluate._maybe_set_eval_frame, observer, before=report_calls),
         ),
     ):
         yield
@@ -191,12 +195,12 @@ def _wrapper(frame: FrameType) -> FrameType | None:
         filename = outer.f_code.co_filename
         if inside:
             inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
-        elif outer.f_code is not call_compiled.__code__ and not filename.endswith(_BETWEEN):
+        elif outer.f_code is not call_compiled.__code__ and not filename.endswith(_FILES_INSIDE_WRAPPER):
             return outer if filename.endswith("torch/_dynamo/eval_frame.py") else None
     return None
 
 
-def _started(wrapper: FrameType) -> StartedCall:
+def _started_call(wrapper: FrameType) -> StartedCall:
     """Return the call of a compiled callable, given the frame of the wrapper around it."""
     variables = wrapper.f_locals
     call: Any = variables.get("fn")
@@ -207,7 +211,7 @@ def _started(wrapper: FrameType) -> StartedCall:
     if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
         call = call.__closure__[0].cell_contents if call.__closure__ else call
     owner = getattr(call, "__self__", None)
-    if isinstance(owner, _module_class()) and call.__name__ in _CALLS:
+    if isinstance(owner, _module_class()) and call.__name__ in _CALL_METHODS:
         call = owner
     elif isinstance(call, types.FunctionType) and _is_method(call, args):
         call, args = _called_object(call, args[0]), args[1:]
@@ -222,10 +226,10 @@ def _started(wrapper: FrameType) -> StartedCall:
 
 def _is_machinery(filename: str) -> bool:
     """Return whether a file is part of the call of a compiled callable: torch's modules, or this package."""
-    return filename.endswith(_CALLING) or filename.startswith(OWN_FOLDER)
+    return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 
-def _reusing(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
+def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
     call: Any = started.call
     function = type(call).forward if isinstance(call, _module_class()) else call
@@ -247,7 +251,7 @@ def _reusing(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     )
 
 
-def _entered(code: CodeType, compiling: WatchedCall, wrapper: FrameType) -> EnteredCall:
+def _entered_call(code: CodeType, compiling: WatchedCall, wrapper: FrameType) -> EnteredCall:
     variables: dict[str, Any] = dict(compiling.argument("locals"))
     closure = tuple(compiling.argument("closure") or ())
     function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)
@@ -286,7 +290,7 @@ def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
 def _called_object(function: types.FunctionType, module: Any) -> Any:
     """Return the module if the function implements its call, else the bound method."""
     class_attribute = getattr(type(module), function.__name__, None)
-    if function.__name__ in _CALLS and getattr(class_attribute, "__code__", None) is function.__code__:
+    if function.__name__ in _CALL_METHODS and getattr(class_attribute, "__code__", None) is function.__code__:
         return module
     return types.MethodType(function, module)
 

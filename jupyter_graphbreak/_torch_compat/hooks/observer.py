@@ -1,4 +1,4 @@
-"""Observe PyTorch from within its own calls, without raising errors and with the time measured."""
+"""Observe PyTorch from within its own calls without raising errors, and measure the time that this takes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class WatchedCall:
         self.result: Any = None
         #: The exception, after the call has raised.
         self.error: BaseException | None = None
-        #: A value that the function before the call keeps for the one after it.
+        #: A value that the function that runs before the call keeps for the one that runs after it.
         self.kept: Any = None
         self._function = function
 
@@ -166,8 +166,8 @@ def watched_uncompiled(
             set_eval_frame(callback)
         return result
 
-    # Traced code may reach it, for example through contextlib.ExitStack. Because of the original's file name, Dynamo
-    # treats it as a torch function, which it does not trace.
+    # Traced code may reach this wrapper, for example through contextlib.ExitStack. Because of the original's file name,
+    # Dynamo treats the wrapper as a torch function, which it does not trace.
     function: Any = watching
     function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
     eval_frame.skip_code(function.__code__)

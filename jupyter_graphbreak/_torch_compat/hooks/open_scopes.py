@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 #: The place where each scope object was created; kept between runs, for functions that an earlier cell decorated.
 SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
-_KEPT = "graphbreak_scopes"
+_ATTRIBUTE = "graphbreak_scopes"
 
 
 class Scopes(threading.local):
     """The open scopes of a thread: those that Python has entered, then those that are being traced.
 
-    The setting is one global of torch; which scope set it is known only by watching the scopes.
+    The setting is a single global of torch; only by watching the scopes can we know which of them set it.
     """
 
     def __init__(self) -> None:
@@ -49,12 +49,12 @@ class Scopes(threading.local):
 
     def open_traced(self, tracer: Any, variable: Any, scope: OpenScope) -> None:
         """Note that the tracer has entered a scope."""
-        self._trace(tracer, [*self._traced(tracer), (id(variable), scope)])
+        self._set_traced(tracer, [*self._traced(tracer), (id(variable), scope)])
         self._last = self.chain(tracer)
 
     def close_traced(self, tracer: Any, variable: Any) -> None:
         """Note that the tracer has left a scope."""
-        self._trace(tracer, [traced for traced in self._traced(tracer) if traced[0] != id(variable)])
+        self._set_traced(tracer, [traced for traced in self._traced(tracer) if traced[0] != id(variable)])
         self._last = self.chain(tracer)
 
     def begin_trace(self) -> None:
@@ -71,8 +71,8 @@ class Scopes(threading.local):
 
     def _traced(self, tracer: Any) -> list[tuple[int, OpenScope]]:
         """Return the traced scopes, which are stored in the output of each attempt to trace a frame."""
-        kept: dict[int, list[tuple[int, OpenScope]]] = getattr(getattr(tracer, "output", None), _KEPT, {})
+        kept: dict[int, list[tuple[int, OpenScope]]] = getattr(getattr(tracer, "output", None), _ATTRIBUTE, {})
         return kept.get(id(self), [])
 
-    def _trace(self, tracer: Any, scopes: list[tuple[int, OpenScope]]) -> None:
-        vars(tracer.output).setdefault(_KEPT, {})[id(self)] = scopes
+    def _set_traced(self, tracer: Any, scopes: list[tuple[int, OpenScope]]) -> None:
+        vars(tracer.output).setdefault(_ATTRIBUTE, {})[id(self)] = scopes

@@ -33,7 +33,7 @@ _RETURNS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: A longer function is not searched for the place where two branches meet.
+#: A function with more instructions is not searched for the place where two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
@@ -66,12 +66,12 @@ def watch_paths(observer: Observer) -> Iterator[None]:
         yield
 
 
-def answered_as_uncompiled(is_meant: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
+def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
     """Make Dynamo answer questions on this thread as uncompiled code would, while the context is open.
 
     Parameters
     ----------
-    is_meant : callable
+    is_selected : callable
         Returns whether to change the answer to a question, given the question's place.
     """
     module = importlib.import_module("torch._dynamo.variables.torch")
@@ -81,7 +81,7 @@ def answered_as_uncompiled(is_meant: Callable[[StackEntry], bool]) -> contextlib
 
     def plan(variable: Any, tracer: Any, *_: Any, **__: Any) -> tuple[Callable[..., Any], tuple[Any, ...], Any] | None:
         question = variable.value
-        if _is_one_of(question, questions) and questions[question] and is_meant(_place(tracer)):
+        if _is_one_of(question, questions) and questions[question] and is_selected(_place(tracer)):
             return constant.create, (False,), {}
         return None
 
@@ -131,7 +131,7 @@ class _Follower:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         #: The constants to follow, with the questions that they answer, by address. Dynamo copies the attributes of its
-        #: variables, so we cannot add one. The reference keeps the address from being used again.
+        #: variables, so an attribute cannot mark one of them. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
         #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.
@@ -139,7 +139,7 @@ class _Follower:
 
     def follow(self, tracer: Any, variable: Any, value: object, answer: AnswerDiffers) -> Any:
         """Return a unique variable for the answer, and follow it."""
-        # Newer releases have one variable for every True.
+        # Newer releases use a single variable for every True.
         own = type(variable)(value) if variable is type(variable).create(value) else variable
         if len(self._followed) >= _MAX_FOLLOWED:
             self._followed.pop(next(iter(self._followed)))
@@ -191,24 +191,24 @@ class _Steps:
         """Look at the instruction that comes next."""
         tracer = self._tracer
         self._jump = self._negated = None
-        at = tracer.instruction_pointer
-        if at is None:
+        index = tracer.instruction_pointer
+        if index is None:
             return
-        instruction = tracer.instructions[at]
+        instruction = tracer.instructions[index]
         for branch in self._open:
-            if at == branch.otherwise:  # compiled code runs this instruction as well
+            if index == branch.otherwise:  # compiled code runs this instruction as well
                 branch.skipped = []
-        self._close(lambda branch: at in {branch.otherwise, branch.merge_point})
-        targets = self._targets(at)
+        self._close(lambda branch: index in {branch.otherwise, branch.merge_point})
+        targets = self._targets(index)
         for branch in self._open:
             if branch.is_test and len(targets) > 1 and branch.otherwise in targets:  # a later operand of the same test
                 branch.lines.clear()
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
-                self._add_line(branch, at)
+                self._add_line(branch, index)
         answer = self._follower.question_of(tracer)
         if answer is not None and len(targets) > 1:
-            self._jump = answer, at
+            self._jump = answer, index
         elif answer is not None and instruction.opname == "UNARY_NOT":
             self._negated = answer
 
@@ -216,12 +216,14 @@ class _Steps:
         """Look at the result of an instruction."""
         tracer = self._tracer
         if self._jump is not None and tracer.instruction_pointer is not None:
-            answer, at = self._jump
+            answer, jump = self._jump
             taken = tracer.instruction_pointer
-            others = self._targets(at) - {taken}
+            others = self._targets(jump) - {taken}
             if len(others) == 1:
                 otherwise = others.pop()
-                self._open.append(_Branch(answer, _place(tracer, at), otherwise, *self._region(at, taken, otherwise)))
+                self._open.append(
+                    _Branch(answer, _place(tracer, jump), otherwise, *self._region(jump, taken, otherwise))
+                )
         if self._negated is not None and tracer.stack:
             variable = tracer.stack[-1]
             tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
@@ -241,24 +243,24 @@ class _Steps:
         """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
         tracer = self._tracer
         current = tracer.instructions.index(tracer.current_instruction)
-        for at in sorted(self._reachable(current, {branch.otherwise, branch.merge_point})):
-            self._add_line(branch, at)
+        for index in sorted(self._reachable(current, {branch.otherwise, branch.merge_point})):
+            self._add_line(branch, index)
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
         """Return the indices of the instructions that may run from a start up to, but not including, the ends."""
         waiting, reached = [start], set()
         while waiting:
-            at = waiting.pop()
-            if at not in reached and at not in ends and at < len(self._tracer.instructions):
-                reached.add(at)
-                waiting += self._targets(at)
+            index = waiting.pop()
+            if index not in reached and index not in ends and index < len(self._tracer.instructions):
+                reached.add(index)
+                waiting += self._targets(index)
         return reached
 
-    def _add_line(self, branch: _Branch, at: int) -> None:
-        line = _line(self._tracer.instructions[at])
+    def _add_line(self, branch: _Branch, index: int) -> None:
+        line = _line(self._tracer.instructions[index])
         if line is None or len(branch.lines) >= _MAX_LINES:
             return
-        if self._is_statement(at, branch.shared) and not self._is_implicit_return(at, branch.test):
+        if self._is_statement(index, branch.shared) and not self._is_implicit_return(index, branch.test):
             branch.lines[line] = None
 
     def _close(self, is_over: Callable[[_Branch], bool]) -> None:
@@ -267,41 +269,41 @@ class _Steps:
         for branch in over:
             self._emit(branch)
 
-    def _targets(self, at: int) -> set[int]:
-        """Return the indices of the instructions that may follow one."""
-        instruction = self._tracer.instructions[at]
+    def _targets(self, index: int) -> set[int]:
+        """Return the indices of the instructions that may follow an instruction."""
+        instruction = self._tracer.instructions[index]
         if instruction.opname in _RETURNS:
             return set()
         if instruction.opname in _RAISES:
             handler = instruction.exn_tab_entry
             return {self._tracer.indexof[handler.target]} if handler is not None else set()
-        following = set() if instruction.opname in _UNCONDITIONAL else {at + 1}
+        following = set() if instruction.opname in _UNCONDITIONAL else {index + 1}
         if instruction.target is not None:
             following.add(self._tracer.indexof[instruction.target])
         return following
 
-    def _region(self, at: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
+    def _region(self, jump: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
         """Return where both branches of a jump meet, and the positions and lines of the eager program's branch."""
-        regions, key = self._follower.regions, (self._tracer.f_code, at, otherwise)
+        regions, key = self._follower.regions, (self._tracer.f_code, jump, otherwise)
         if key not in regions:
-            merge_point = self._merge_point(at, otherwise)
+            merge_point = self._merge_point(jump, otherwise)
             instructions = self._tracer.instructions
-            other = self._reachable(otherwise, {merge_point, at})
-            ways = self._reachable(0, {at}) | self._reachable(taken, {at, otherwise})
+            other = self._reachable(otherwise, {merge_point, jump})
+            ways = self._reachable(0, {jump}) | self._reachable(taken, {jump, otherwise})
             both = {instructions[index].positions for index in ways}
-            test = _line(instructions[at])
+            test = _line(instructions[jump])
             lines = {_line(instructions[index]) for index in other if self._is_statement(index, both)}
             positions = frozenset(instructions[index].positions for index in other)
             skipped = sorted(line for line in lines if line is not None and line != test)
             regions[key] = merge_point, positions, skipped[:_MAX_LINES]
         return regions[key]
 
-    def _is_statement(self, at: int, others: Container[Any]) -> bool:
+    def _is_statement(self, index: int, other_positions: Container[Any]) -> bool:
         """Return whether an instruction belongs to a statement, and is not at one of the other positions."""
-        instruction = self._tracer.instructions[at]
-        return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in others
+        instruction = self._tracer.instructions[index]
+        return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in other_positions
 
-    def _merge_point(self, at: int, otherwise: int) -> int | None:
+    def _merge_point(self, jump: int, otherwise: int) -> int | None:
         """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""
         import networkx as nx
 
@@ -316,16 +318,16 @@ class _Steps:
                 backwards.add_edge(following, index)
         # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
-        merge_point: int | None = dominators.get(at) if otherwise in dominators else None
+        merge_point: int | None = dominators.get(jump) if otherwise in dominators else None
         return None if merge_point == end else merge_point
 
-    def _is_implicit_return(self, at: int, test: StackEntry) -> bool:
+    def _is_implicit_return(self, index: int, test: StackEntry) -> bool:
         """Return whether an instruction belongs to the implicit ``return``, which has the line of the test."""
         instructions = self._tracer.instructions
-        if _line(instructions[at]) != test.line:
+        if _line(instructions[index]) != test.line:
             return False
-        pair = [instruction.opname for instruction in instructions[at : at + 2]]
-        is_none = instructions[at].opname in {"LOAD_CONST", "RETURN_CONST"} and instructions[at].argval is None
+        pair = [instruction.opname for instruction in instructions[index : index + 2]]
+        is_none = instructions[index].opname in {"LOAD_CONST", "RETURN_CONST"} and instructions[index].argval is None
         return pair[0] == "RETURN_VALUE" or (is_none and pair[-1] in _RETURNS)
 
 
@@ -334,10 +336,10 @@ def _line(instruction: Any) -> int | None:
     return line
 
 
-def _place(tracer: Any, at: int | None = None) -> StackEntry:
+def _place(tracer: Any, index: int | None = None) -> StackEntry:
     """Return the place of an instruction that a tracer traces, by default of the current one."""
     code = tracer.f_code
-    instruction = tracer.current_instruction if at is None else tracer.instructions[at]
+    instruction = tracer.current_instruction if index is None else tracer.instructions[index]
     positions = instruction.positions
     if positions is None or positions.lineno is None:
         return StackEntry(code.co_filename, tracer.lineno, code.co_name, code.co_firstlineno)

@@ -105,7 +105,8 @@ def watch_given_up(observer: Observer) -> Iterator[None]:
         yield
 
 
-#: The checks of CatchErrorsWrapper before it begins a frame: the first in torch 2.9 and 2.10, the others in 2.11, 2.12.
+#: The checks of CatchErrorsWrapper before it begins a frame: the first one in torch 2.9 and 2.10, the others
+#: in 2.11 and 2.12.
 _MODE_CHECKS = (
     "should_skip_due_to_torch_dispatch_mode",
     "any_torch_dispatch_mode_on_stack",
@@ -157,7 +158,7 @@ def _is_compiled_in_place(frame: Any) -> bool:
 
 
 def _skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
-    """Return the frame that is skipped because of the result of the check and for no other reason."""
+    """Return the frame that is skipped only because of the result of the check."""
     if not call.result or call.caller.f_code.co_qualname != "CatchErrorsWrapper.__call__":
         return None
     variables = call.caller.f_locals

@@ -29,7 +29,7 @@ REMEMBERED = "remembered"
 _WRAPPER = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
-#: The reasons why Dynamo skips code objects in this process, by their numbers, with Dynamo's marks of them.
+#: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
 _REASONS: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
@@ -128,7 +128,7 @@ class _SuspectCalls:
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
         if caller.f_code.co_name != _WRAPPER:
             return None
-        if id(caller) not in self._running:  # called when the function begins and when it ends
+        if id(caller) not in self._running:  # the hook is called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
             if code is not None and id(code) in self._suspects and self._may_be_skipped(code):
                 self._running[id(caller)] = code, callback, sys.exc_info()[1]
@@ -161,7 +161,7 @@ def keep_reason(code: CodeType, reason: str) -> None:
 
 
 def _kept_reason(code: CodeType) -> str | None:
-    """Return the reason why Dynamo skips a code object; ``None`` if nobody watched, or Dynamo was reset since then."""
+    """Return the reason why Dynamo skips a code object; ``None`` if unknown, or if Dynamo was reset since then."""
     mark, reason = _REASONS.get(code_number(code), (None, None))
     now = mark_of_known_code(code)
     is_same = mark is not None and now is not None and mark() is not None and mark() is now()

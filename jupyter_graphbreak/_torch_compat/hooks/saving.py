@@ -44,7 +44,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
         return CompiledSaved(is_module=is_module, is_part=is_part, site=site)
 
     def saved_names(call: WatchedCall) -> CompiledSaved | None:
-        name = _prefixed(call.args[0] if call.args else None)
+        name = _prefixed_key(call.args[0] if call.args else None)
         is_part = name is not None and not name.startswith(ORIG_MOD)
         return noted(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
@@ -71,13 +71,13 @@ def _is_saving(filename: str) -> bool:
     return filename.endswith(_SAVING) or filename.startswith(OWN_FOLDER)
 
 
-def _prefixed(value: Any, depth: int = 0) -> str | None:
+def _prefixed_key(value: Any, depth: int = 0) -> str | None:
     """Return a key with the prefix from a dict or a nested dict."""
     if not isinstance(value, dict) or depth == _MAX_DICTS:
         return None
     for key in list(value)[:_MAX_KEYS]:
         if isinstance(key, str) and ORIG_MOD in key:
             return key
-        if (inner := _prefixed(value[key], depth + 1)) is not None:
+        if (inner := _prefixed_key(value[key], depth + 1)) is not None:
             return inner
     return None

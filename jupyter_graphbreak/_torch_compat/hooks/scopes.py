@@ -50,10 +50,10 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
             SITES[call.args[0]] = site
 
     def entered(call: WatchedCall) -> ScopeOpened:
-        scope = _entered_scope(observer, _original(observer, call.caller, call.args[0]), call.caller)
-        around = scopes.entered
+        scope = _entered_scope(observer, _original_scope(observer, call.caller, call.args[0]), call.caller)
+        outer_scopes = scopes.entered
         scopes.enter(call.args[0], scope)
-        return _opened(scope, around)
+        return _scope_opened(scope, outer_scopes)
 
     def left(call: WatchedCall) -> None:
         scopes.leave(call.args[0])
@@ -76,9 +76,9 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
     def opened(call: WatchedCall) -> ScopeOpened:
         scope_variable, tracer = call.argument("self"), call.argument("tx")
         scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
-        around = scopes.chain(tracer)
+        outer_scopes = scopes.chain(tracer)
         scopes.open_traced(tracer, scope_variable, scope)
-        return _opened(scope, around)
+        return _scope_opened(scope, outer_scopes)
 
     def closed(call: WatchedCall) -> None:
         scopes.close_traced(call.argument("tx"), call.argument("self"))
@@ -90,11 +90,11 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
         yield
 
 
-def _opened(scope: OpenScope, around: list[OpenScope]) -> ScopeOpened:
-    return ScopeOpened(**{name: getattr(scope, name) for name in scope.__struct_fields__}, around=around)
+def _scope_opened(scope: OpenScope, outer_scopes: list[OpenScope]) -> ScopeOpened:
+    return ScopeOpened(**{name: getattr(scope, name) for name in scope.__struct_fields__}, around=outer_scopes)
 
 
-def _original(observer: Observer, frame: FrameType, manager: Any) -> Any:
+def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
     """Return the original scope object of a decorated function; Dynamo's code opens a copy of it."""
     if not is_wrapper(frame.f_code):
         return manager

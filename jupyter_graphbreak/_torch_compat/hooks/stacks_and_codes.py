@@ -23,7 +23,13 @@ _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dyna
 _NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _numbers = itertools.count(1)
 #: Files and folders between a call in the program and the code of torch or this package that it reaches.
-_BETWEEN = ("torch/_dynamo/", "torch/__init__.py", "torch/nn/modules/module.py", "contextlib.py", "jupyter_graphbreak/")
+_NOT_IN_PROGRAM = (
+    "torch/_dynamo/",
+    "torch/__init__.py",
+    "torch/nn/modules/module.py",
+    "contextlib.py",
+    "jupyter_graphbreak/",
+)
 
 
 def identity(code: CodeType) -> dict[str, Any]:
@@ -38,7 +44,7 @@ def identity(code: CodeType) -> dict[str, Any]:
 
 
 def code_number(code: CodeType) -> int:
-    """Return a unique number for a code object, not reused when its address is."""
+    """Return a unique number for a code object; unlike its address, the number is never reused."""
     address = id(code)
     known = _NUMBERED.get(address)
     if known is None or known[0]() is not code:
@@ -64,7 +70,7 @@ def wrapped_code(function: Any) -> CodeObject | None:
 
 
 def exception_name(error: BaseException) -> str:
-    """Return the class of an exception, or the call that it reports if its own name has an address."""
+    """Return the name of an exception's class, or the call that the exception's message reports as skipped."""
     inlined = _SKIPPED_INLINING.match(str(error))
     return f"Call to {inlined['call']}" if inlined is not None else type(error).__name__
 
@@ -90,7 +96,7 @@ def stack_above() -> list[StackEntry]:
         code = frame.f_code
         filename = code.co_filename
         if inside:
-            # Dynamo enters Python through CatchErrorsWrapper; the frames outside it are the program.
+            # Dynamo enters Python through CatchErrorsWrapper; the frames outside it are the program's.
             if filename.endswith("convert_frame.py") and code.co_qualname == "CatchErrorsWrapper.__call__":
                 inside = False
         else:
@@ -155,7 +161,7 @@ def site_of(frame: FrameType | None) -> StackEntry | None:
     packages = package_paths()
     while frame is not None:
         path = packages.module_path(frame.f_code.co_filename)
-        if path is None or not path.startswith(_BETWEEN):
+        if path is None or not path.startswith(_NOT_IN_PROGRAM):
             return entry_of_frame(frame)
         frame = frame.f_back
     return None

@@ -61,7 +61,7 @@ _MIN_CALLS, _MAX_CALLS = 5, 100
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The check of an entry, and the report of the run on copies in which it was compiled."""
+    """The check of an entry, and the report of the run on copies in which the entry was compiled."""
 
     check: Check
     report: Report
@@ -86,7 +86,7 @@ def instances_of(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def _kind(entry: Entry) -> Any:
-    """Return the key that an entry shares with those whose compiled code it may use."""
+    """Return the key that an entry shares with the entries whose compiled code it may use."""
     method = entry.call.forward if isinstance(entry.call, torch.nn.Module) else entry.call
     code = getattr(getattr(method, "__func__", method), "__code__", None)
     if code is None:
@@ -154,7 +154,7 @@ def check_entry(
                 differences = _differences_after(earlier, entry)
                 by_others = bool(differences)
             first, step = None, None
-            with contextlib.suppress(TimeUpError):  # whether the results are equal is known
+            with contextlib.suppress(TimeUpError):  # it is already known whether the results are equal
                 correspondence = Correspondence(own, run if run is not None else own, entry.frame)
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
@@ -232,7 +232,7 @@ def _observe_eager(entry: Entry, calls: int = 1) -> _Observation:
 
 
 def _observe_in_double(entry: Entry, calls: int, *, varied: int) -> _Observation | None:
-    """Return the outcome in double precision, for inputs that vary as by :func:`to_double`; ``None`` if it fails."""
+    """Return the outcome in double precision, for inputs varied as in :func:`to_double`; ``None`` if it fails."""
     try:
         subject = Subject(entry.call, entry.arguments)
         subject.restore()
@@ -351,7 +351,7 @@ def _compare_observations(
     exact: Sequence[_Observation],
     varying: frozenset[str] = frozenset(),
 ) -> Iterator[str]:
-    """Yield the differences, but none at places that no two runs leave equal, such as times of day."""
+    """Yield the differences, except at places that differ between any two runs, such as times of day."""
     if expected.raised != actual.raised:
         yield f"{_describe_outcome(actual.raised)}, but eager {_describe_outcome(expected.raised)}"
         return

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 _FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch or is imprecise itself.
 _OTHER_BRANCH = 100.0
-#: The largest distance, relative to its largest number, of an imprecise result such as a norm of a million numbers.
+#: The largest distance of an imprecise result, such as a norm of a million numbers, relative to its largest number.
 _IMPRECISE = 1e-3
-#: The same, relative to the largest number of all results. If terms cancel, only rounding is left of them: a bias
-#: before batch normalization has no gradient, but eager computes one.
+#: The largest distance of a result whose terms cancel, relative to the largest number of all results. Such a result
+#: consists of rounding only: a bias before batch normalization has no gradient, but eager computes one.
 _CANCELLED = 1e-4
-#: By how many rounding errors of its largest number a gradient may be off because it was summed in a different order.
-#: Sums of a hundred thousand products in float32, of both signs, were off by up to 600: eager's and inductor's.
+#: The rounding errors of its largest number by which a gradient may be off if it is summed in a different order.
+#: Sums of a hundred thousand float32 products of both signs were off by up to 600, in eager and in inductor.
 _SUMMATION = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that were seen.
 _JUMP_FACTOR = 2.0
 _DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
-#: By how many rounding errors the inputs change: a little, which shows the size of rounding in a result, and more,
-#: which shows where the result jumps, such as the gradient of ``relu`` at zero.
+#: The numbers of rounding errors by which the inputs change: a small one, which shows the size of rounding in a result,
+#: and a large one, which shows where the result jumps, such as the gradient of ``relu`` at zero.
 VARIED, STRONGLY_VARIED = 1, 256
 
 
 class Exact(NamedTuple):
     """Results in double precision: for the inputs, for inputs changed by rounding, and for strongly changed inputs.
 
-    ``largest`` is the largest number of all results of the call, which this one may be a part of.
+    ``largest`` is the largest number of all results of the call, of which this result may be a part.
     """
 
     largest: float
@@ -50,7 +50,7 @@ class Exact(NamedTuple):
 
 
 class _Tolerance(NamedTuple):
-    """By how many rounding errors of its largest number a result may be off, and by how much if its terms cancel."""
+    """The rounding errors of its largest number by which a result may be off, and the limit if its terms cancel."""
 
     summation: int
     cancelled: float
@@ -140,7 +140,7 @@ def _is_rounding(
     with torch.no_grad():
         expected, actual, exact, varied, *strong = (value.detach().double() for value in values)
         apart = torch.zeros(())
-        if expected.shape != exact.shape:  # only large tensors in half precision: in double precision, a digest
+        if expected.shape != exact.shape:  # for large half-precision tensors, `exact` is a digest
             apart = (actual - expected).nan_to_num(0).abs().max()
             expected, actual = digest(expected), digest(actual)
         finite = exact.isfinite() & varied.isfinite() & expected.isfinite()
@@ -160,7 +160,7 @@ def _is_rounding(
             # A smooth result changes in proportion to its inputs, which change in the same directions.
             ratio = STRONGLY_VARIED / VARIED
             seen = ((strong[0] - exact) - ratio * (varied - exact)).abs()
-            jumps = _JUMP_FACTOR * seen.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the others
+            jumps = _JUMP_FACTOR * seen.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest
         limit = max(_FACTOR * off, _FACTOR * rounding, jumps)
         if off > max(_OTHER_BRANCH * rounding, jumps) and off > tolerance.cancelled:
             limit = off if off <= _IMPRECISE * exact.abs().max() else -1

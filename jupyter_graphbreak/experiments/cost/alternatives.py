@@ -36,7 +36,7 @@ _FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe
 _BUDGET = Budget(seconds=0.6, runs=100)
 
 
-def measure_alternatives(at: SteadyState, whole: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
+def measure_alternatives(steady: SteadyState, whole: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
     Each alternative is compared with a copy that is compiled at the same time, after everything else, because the
@@ -49,26 +49,26 @@ def measure_alternatives(at: SteadyState, whole: Spread, guards: Sequence[GuardC
     guards : sequence of GuardCost
         The most expensive guards.
     """
-    paths = _paths(at.correspondence)
+    paths = _paths(steady.correspondence)
     spent_us = sum(guard.time.median_us for guard in guards)
     filters = _filters(guards) if spent_us >= max(_NOTABLE_SHARE * whole.median_us, _NOTABLE_US) else []
     found: list[Alternative] = []
     if not paths and not filters:
         return found
-    unchanged = Variant(at.entry, compiled=True)
+    unchanged = Variant(steady.entry, compiled=True)
     with recompiling(unchanged.subject.call), contextlib.suppress(TimeUpError):
         if not unchanged.warm_up():
             return found
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return answered_as_uncompiled(lambda asking: _is_same_line(at.locate([asking]), path.location))
+                return answered_as_uncompiled(lambda asking: _is_same_line(steady.locate([asking]), path.location))
 
-            times = _times(unchanged, Variant(at.entry, compiled=True, applied=without_branch))
+            times = _times(unchanged, Variant(steady.entry, compiled=True, applied=without_branch))
             if times is not None:
                 found.append(Alternative("branch", path.function, path.branch or path.location, *times))
         for name, selects in filters:
-            times = _times(unchanged, Variant(replace(at.entry, guard_filter=selects), compiled=True))
+            times = _times(unchanged, Variant(replace(steady.entry, guard_filter=selects), compiled=True))
             if times is not None and _is_faster_by(times, _SAVED_SHARE * spent_us):
                 found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break
@@ -83,8 +83,8 @@ def _paths(correspondence: Correspondence) -> list[PathDifference]:
 
 
 def _question(path: PathDifference) -> tuple[str, int | None, str | None]:
-    at = path.location
-    return path.function, at.line if at is not None else None, at.function if at is not None else None
+    place = path.location
+    return path.function, place.line if place is not None else None, place.function if place is not None else None
 
 
 def _is_same_line(one: Location | None, other: Location | None) -> bool:
@@ -98,17 +98,18 @@ def _filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]
     return [(name, getattr(torch.compiler, name)) for name in names if hasattr(torch.compiler, name)]
 
 
-def _is_faster_by(times: tuple[Spread, Spread], least_us: float) -> bool:
+def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
     after, before = times
-    return before.median_us - after.median_us >= least_us and are_apart(after, before)
+    return before.median_us - after.median_us >= min_us and are_apart(after, before)
 
 
-def _times(unchanged: Variant, other: Variant) -> tuple[Spread, Spread] | None:
-    """Return the times of another call and of the unchanged one; ``None`` if the other cannot be timed."""
+def _times(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:
+    """Return the times of a changed call and of the unchanged one; ``None`` if the changed call cannot be timed."""
     require_time()
     begun = time.monotonic()
-    with recompiling(other.subject.call), contextlib.suppress(Exception):  # the call may need the branch or the guards
-        if other.warm_up():
-            calls = time_in_turn([other.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
+    # The call may need the branch or the guards, and then raise an error.
+    with recompiling(changed.subject.call), contextlib.suppress(Exception):
+        if changed.warm_up():
+            calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
             return spread_of(calls[0]), spread_of(calls[1])
     return None

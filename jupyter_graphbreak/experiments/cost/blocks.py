@@ -40,12 +40,12 @@ class Blocks:
 
     @property
     def container(self) -> str | None:
-        """The place of the container of all of them, such as ``self.layers``; ``None`` if they have none in common."""
+        """The place of the container of all blocks, such as ``self.layers``; ``None`` if they share no container."""
         containers = {_INDEX.sub("", place) for place in self.places}
         return containers.pop() if len(containers) == 1 else None
 
 
-def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int) -> Blocks | None:
+def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> Blocks | None:
     """Return the modules of one class that contain most parameters of a model.
 
     A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
@@ -55,7 +55,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int)
     ----------
     modules : iterable of tuple
         The modules with their places, each module before those inside it.
-    fewest : int
+    min_count : int
         The minimum number of blocks.
 
     Returns
@@ -71,7 +71,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], fewest: int)
         if kind is not None and id(module) not in inside[kind]:
             alike[kind].append((place, module))
             inside[kind].update(map(id, module.modules()))
-    sizes = {kind: _size(module for _, module in blocks) for kind, blocks in alike.items() if len(blocks) >= fewest}
+    sizes = {kind: _size(module for _, module in blocks) for kind, blocks in alike.items() if len(blocks) >= min_count}
     largest = max(sizes, key=lambda kind: sizes[kind], default=None)
     if largest is None or sizes[largest] < _WORTH_SHARE * _size(module for _, module in known):
         return None

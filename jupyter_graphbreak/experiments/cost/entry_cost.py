@@ -70,12 +70,12 @@ def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
 
 
 def operations_outside(ranges: Sequence[Range]) -> int:
-    """Count the top-level operations that ran neither in a graph nor in the backward pass of one.
+    """Count the top-level operations that ran neither in a graph nor in the backward pass of a graph.
 
     Operations that print a tensor do not count.
     """
     count = 0
-    hidden: dict[int, float] = {}  # by thread, the end of the graph or operation that it is in
+    hidden: dict[int, float] = {}  # by thread, the end of the graph or operation that the thread is in
     for range_ in ranges:
         if range_.start_us < hidden.get(range_.thread, 0.0):
             continue
@@ -85,7 +85,7 @@ def operations_outside(ranges: Sequence[Range]) -> int:
     return count
 
 
-#: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronise.
+#: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
 _LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
 _SYNCHRONISATION = re.compile(
@@ -134,7 +134,7 @@ _MAX_COMPILE_S = 60.0
 
 @dataclass(frozen=True)
 class MeasuredEntry:
-    """The cost of an entry, the report of the run on copies in which it was compiled, and how long that took.
+    """The cost of an entry, the report of the run on copies in which the entry was compiled, and how long that took.
 
     ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
     """

@@ -40,8 +40,8 @@ class FurtherMeasurement(NamedTuple):
     needs : str
         A field of the entry's cost, or of the steady state, that must be neither empty nor ``None``.
     share : float
-        The time that it may take, as a share of the time spent before the first measurement. Time left by the earlier
-        ones is added.
+        The time that it may take, as a share of the time spent before the first measurement. Time left by earlier
+        measurements is added.
     measure : callable
         Returns the new value of the field.
     compile_share : float
@@ -66,47 +66,50 @@ def _memory(cost: EntryCost) -> MemoryCost:
 MEASUREMENTS = (
     FurtherMeasurement(
         "guards", "frame_guards", 0.3,
-        lambda at, _: at.compiled.between_calls(
-            functools.partial(time_guards, at.frame_guards, at.used, at.correspondence.frame, at.locate)
+        lambda steady, _: steady.compiled.between_calls(
+            functools.partial(time_guards, steady.frame_guards, steady.used, steady.correspondence.frame, steady.locate)
         ),
     ),
-    FurtherMeasurement("memory", "entry", 0.1, lambda at, _: measure_memory(at)),
-    FurtherMeasurement("ops", "graph_us", 0.2, lambda at, _: slow_operations(at)),
-    FurtherMeasurement("unfused", "graph_us", 0.1, lambda at, _: unfused_kernels(at)),
+    FurtherMeasurement("memory", "entry", 0.1, lambda steady, _: measure_memory(steady)),
+    FurtherMeasurement("ops", "graph_us", 0.2, lambda steady, _: slow_operations(steady)),
+    FurtherMeasurement("unfused", "graph_us", 0.1, lambda steady, _: unfused_kernels(steady)),
     FurtherMeasurement(
-        "alternatives", "entry", 0.2, lambda at, cost: measure_alternatives(at, cost.compiled, cost.guards or [])
+        "alternatives", "entry", 0.2,
+        lambda steady, cost: measure_alternatives(steady, cost.compiled, cost.guards or []),
     ),
     FurtherMeasurement(
-        "memory", "memory", 0.1, lambda at, cost: replace(_memory(cost), growth=memory_growth(at, _memory(cost)))
+        "memory", "memory", 0.1,
+        lambda steady, cost: replace(_memory(cost), growth=memory_growth(steady, _memory(cost))),
     ),
-    FurtherMeasurement("memory", "memory", 0.1, lambda at, cost: with_compiled_lines(_memory(cost), at)),
-    FurtherMeasurement("regions", "entry", 0.3, lambda at, _: measure_regions(at), compile_share=1.0),
+    FurtherMeasurement("memory", "memory", 0.1, lambda steady, cost: with_compiled_lines(_memory(cost), steady)),
+    FurtherMeasurement("regions", "entry", 0.3, lambda steady, _: measure_regions(steady), compile_share=1.0),
     FurtherMeasurement(
-        "memory", "memory", 0.5, lambda at, cost: replace(_memory(cost), changes=tried_changes(at, _memory(cost)))
+        "memory", "memory", 0.5,
+        lambda steady, cost: replace(_memory(cost), changes=tried_changes(steady, _memory(cost))),
     ),
 )  # fmt: skip
 
 
-def measured_further(cost: EntryCost, at: SteadyState, *, seconds: float, end: float) -> EntryCost:
+def measured_further(cost: EntryCost, steady: SteadyState, *, seconds: float, end: float) -> EntryCost:
     """Return the cost of an entry with all measurements of the table.
 
     Parameters
     ----------
     cost : EntryCost
         The times of the entry.
-    at : SteadyState
+    steady : SteadyState
         The entry.
     seconds : float
         The seconds that were spent before.
     end : float
         The deadline, in seconds of :func:`time.monotonic`.
     """
-    until, compile_s = time.monotonic(), at.correspondence.compile_seconds()
+    until, compile_s = time.monotonic(), steady.correspondence.compile_seconds()
     for row in MEASUREMENTS:
         until += row.share * max(seconds, MIN_S) + row.compile_share * compile_s
-        if getattr(at, row.needs, None) or getattr(cost, row.needs, None):
+        if getattr(steady, row.needs, None) or getattr(cost, row.needs, None):
             with limit_time(min(end, until)):
-                value = result_or_none(functools.partial(row.measure, at, cost))
+                value = result_or_none(functools.partial(row.measure, steady, cost))
             if value is not None:
                 cost = replace(cost, **{row.fills: value})
     return cost

@@ -1,4 +1,4 @@
-"""Name kernels that inductor does not fuse although one passes much memory to the other, with the reason."""
+"""Name pairs of kernels that inductor does not fuse although one passes much memory to the other, with the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SLOW_US, _SLOW_SHARE = 200.0, 0.2
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
 _MAX_PAIRS = 5
-#: The kind of a reason that inductor gives, by a part of its words.
+#: The kind of a reason that inductor gives, by a part of its text.
 _KINDS: dict[str, WhyNotFused] = {
     "intermediate nodes": "between",
     "memory deps did not match": "order",
@@ -41,21 +41,21 @@ _KINDS: dict[str, WhyNotFused] = {
 
 
 #: Operations that libraries compute in eager code as well, and that nobody expects to be fused.
-_PRODUCTS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
+_LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
-def unfused_kernels(at: SteadyState) -> list[UnfusedKernels]:
+def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
     """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass most memory first."""
-    compiled, graph_us, timer = at.compiled, at.graph_us, at.compiled.timer
+    compiled, graph_us, timer = steady.compiled, steady.graph_us, steady.compiled.timer
     least_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
     if max(graph_us.values(), default=0.0) < least_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
-    own = {graph.frame: graph.id for graph in at.correspondence.own.graphs}
+    own = {graph.frame: graph.id for graph in steady.correspondence.own.graphs}
     found: list[UnfusedKernels] = []
     for number, given in inputs.items():
         graph = own.get(timer.compile_ids[number], "")
-        ident = at.correspondence.graph(graph)
+        ident = steady.correspondence.graph(graph)
         if ident is None or graph_us.get(graph, 0.0) < least_us:
             continue
         module = timer.modules[number]
@@ -63,7 +63,7 @@ def unfused_kernels(at: SteadyState) -> list[UnfusedKernels]:
             pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, given))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far count
             break
-        found += notable(ident, pairs, at.locate)
+        found += notable(ident, pairs, steady.locate)
     return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 
@@ -85,7 +85,7 @@ def notable(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[Un
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
         reason, first, second = reason_of(pair), locate(pair.first.stack), locate(pair.second.stack)
         op = pair.first.library_op or pair.second.library_op
-        if reason is None or first is None or _PRODUCTS.search(op or ""):
+        if reason is None or first is None or _LIBRARY_OPERATIONS.search(op or ""):
             continue
         known = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
         merged[first, second] = structs.replace(known, nbytes=known.nbytes + pair.nbytes, count=known.count + 1)

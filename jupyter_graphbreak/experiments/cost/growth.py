@@ -39,11 +39,11 @@ _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 
-def memory_growth(at: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
+def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
     """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory."""
     if _CALLS * memory.compiled_peak_bytes > memory_limit():
         return None
-    compiled = at.compiled
+    compiled = steady.compiled
     backward = True
     try:
         kept = _observed_calls(compiled, backward=True)
@@ -57,8 +57,8 @@ def memory_growth(at: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
         return None
     growth = MemoryGrowth(_CALLS, kept.nbytes, holder=kept.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far count
-        eagerly = _observed_calls(at.eager, backward=backward)
-        line = next((line for stack in eagerly.stacks if (line := at.locate(stack)) is not None), None)
+        eagerly = _observed_calls(steady.eager, backward=backward)
+        line = next((line for stack in eagerly.stacks if (line := steady.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=eagerly.nbytes, location=line)
         alone = _observed_calls(compiled, backward=False) if backward else kept
         if alone.nbytes > kept.nbytes:

@@ -84,7 +84,7 @@ def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]
 
 
 def _without_comment(guard: str) -> str:
-    """Return a guard without the place that PyTorch adds to it."""
+    """Return a guard without the comment in which PyTorch names its place."""
     return guard.partition("  # ")[0].strip()
 
 
@@ -110,7 +110,7 @@ class _Shares:
         self._whole = sum(self._own.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield objects, each with its parts, and their share of the time."""
+        """Yield each object with its parts, and their share of the time."""
         pending = [self._root]
         while pending:
             node = pending.pop()

@@ -38,10 +38,10 @@ MAX_LINES = 20
 _MAX_FRAMES = 50
 
 
-def measure_memory(at: SteadyState) -> MemoryCost | None:
+def measure_memory(steady: SteadyState) -> MemoryCost | None:
     """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active."""
     peaks, kept = [], []
-    for variant in (at.eager, at.compiled):
+    for variant in (steady.eager, steady.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
         saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
@@ -53,7 +53,7 @@ def measure_memory(at: SteadyState) -> MemoryCost | None:
             return None
     lines: Counter[Location] = Counter()
     for stack, nbytes in kept[0].by_key.items():
-        if (location := at.locate(stack)) is not None:
+        if (location := steady.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],
@@ -90,7 +90,7 @@ class SavedBytes(Generic[_Key]):
     Parameters
     ----------
     held : collection of int
-        The addresses of memory that does not count, since it is kept anyway.
+        The addresses of memory that does not count, since the call's arguments or state keep it.
     describe : callable
         Returns a key for a tensor when an operation keeps it.
 

@@ -1,4 +1,4 @@
-"""Try changes that may save memory, one at a time, if a call keeps much for its backward pass."""
+"""Try changes that may save memory, one at a time, if a call keeps much of it for its backward pass."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import MemoryCost
 
-#: Nothing is tried if less is kept for the backward pass, or if that is a smaller share of the peak.
+#: Changes are tried only if this many bytes, and this share of the peak, are kept for the backward pass.
 _WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
 #: A change is tried if the time left is this many times the compile time: the backward pass is compiled as well.
 _COMPILE_TIMES = 2.0
@@ -39,21 +39,21 @@ _TIMES_ROUNDING = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
-def tried_changes(at: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
+def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
     """Return the changes that were tried, as many as time allows."""
     if memory.compiled_saved_bytes < max(_WORTH_BYTES, _WORTH_SHARE * memory.compiled_peak_bytes):
         return []
-    compiled = at.compiled
+    compiled = steady.compiled
     if compiled.nbytes() + memory.compiled_peak_bytes > memory_limit():
         return []
     changes: list[MemoryChange] = []
-    expected, eagerly = compiled.results_and_state(), at.eager.results_and_state()
+    expected, eagerly = compiled.results_and_state(), steady.eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
         return agree_within_rounding(expected, actual, eagerly)
 
-    for code, make in _candidates(at.entry, compiled):
-        if make is not None and seconds_left() < _COMPILE_TIMES * at.correspondence.compile_seconds():
+    for code, make in _candidates(steady.entry, compiled):
+        if make is not None and seconds_left() < _COMPILE_TIMES * steady.correspondence.compile_seconds():
             continue
         try:
             if make is None:
@@ -71,7 +71,7 @@ def tried_changes(at: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
 
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
-    """Yield the code of each change and a function that makes its variant; ``None`` is the checkpointed call."""
+    """Yield the code of each change and a function that makes its variant; ``None`` means the checkpointed call."""
     blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
@@ -119,15 +119,15 @@ def _measured(
     code: str,
     changed: Variant,
     compiled: Variant,
-    around: Callable[[], AbstractContextManager[None]],
+    context: Callable[[], AbstractContextManager[None]],
     is_right: Callable[[Sequence[torch.Tensor]], bool],
 ) -> MemoryChange:
     def with_backward(observe: Callable[[Callable[[], Any]], _T]) -> _T:
         require_time()
-        with around():
+        with context():
             return changed.with_backward(observe)
 
-    with around():
+    with context():
         results = changed.results_and_state()
     saved = SavedBytes(changed.held_memory(), lambda _: None)
     with_backward(saved.observe)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Graph, Op
 
 #: A graph is examined if it takes this share of the time of its operations run one by one, and this many microseconds:
-#: calling a graph takes about 20, whatever it contains.
+#: calling a graph takes about 20 microseconds, whatever it contains.
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
 #: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
@@ -58,16 +58,16 @@ class _Candidate:
     inputs: list[torch.Tensor]
 
 
-def slow_operations(at: SteadyState) -> list[OpCost]:
+def slow_operations(steady: SteadyState) -> list[OpCost]:
     """Return the operations that are slower compiled than eager, those that lose most time first."""
-    if max(at.graph_us.values(), default=0.0) < _SLOW_US:
+    if max(steady.graph_us.values(), default=0.0) < _SLOW_US:
         return []
-    inputs = at.compiled.graph_inputs()
-    return at.compiled.as_called(lambda: _slow_operations(at, inputs))
+    inputs = steady.compiled.graph_inputs()
+    return steady.compiled.as_called(lambda: _slow_operations(steady, inputs))
 
 
-def _slow_operations(at: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
-    timer, graph_us, correspondence = at.compiled.timer, at.graph_us, at.correspondence
+def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
+    timer, graph_us, correspondence = steady.compiled.timer, steady.graph_us, steady.correspondence
     own = {graph.frame: graph for graph in correspondence.own.graphs}  # a frame has one graph, apart from rare cases
     run = {graph.id: graph for graph in correspondence.run.graphs}
     costs: list[OpCost] = []
@@ -136,12 +136,12 @@ def _signature(node: torch.fx.Node) -> tuple[str, str]:
 
 
 class _Timed(torch.fx.Interpreter):
-    """Runs a graph once, operation by operation, and times each one. It keeps the copies of the inputs.
+    """Runs a graph once, operation by operation, and times each operation. It keeps the copies of the inputs.
 
     Parameters
     ----------
     clock : Clock
-        The clock of its device.
+        The clock of the graph's device.
     wanted : set of Node
         The operations to return as candidates.
     """

@@ -26,7 +26,7 @@ class Owner(NamedTuple):
     frame: str | None = None
 
 
-#: The owner of time that belongs to nothing in the report: Dynamo's, before the first graph and after the last.
+#: The owner of time that belongs to nothing in the report: Dynamo's time before the first graph and after the last.
 NO_OWNER = Owner("outside")
 
 
@@ -160,7 +160,7 @@ class Owners:
     def _share_stretch(
         self, before: Mark, after: Mark, us: float, open_frames: list[str]
     ) -> Iterator[tuple[Owner, float]]:
-        """Yield the owners of the stretch between two marks, with their shares of its time."""
+        """Yield the owners of the stretch between two marks, each with its share of the time."""
         match before.kind, after.kind:
             case ("graph ends", "graph is noted") | ("entered", "marked"):
                 return

@@ -48,21 +48,21 @@ _MIN_SHARING = 2
 _RIGHT_BACKEND = "aot_eager"
 
 
-def measure_regions(at: SteadyState) -> RegionCost | None:
+def measure_regions(steady: SteadyState) -> RegionCost | None:
     """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
 
     Nothing is compiled either if the run found its code in PyTorch's caches.
     """
-    entry, correspondence = at.entry, at.correspondence
+    entry, correspondence = steady.entry, steady.correspondence
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(at.compiled.modules(), _MIN_BLOCKS)
-    if blocks is None or 2 * at.compiled.nbytes() > memory_limit():
+    blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
+    if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
         return None
-    trial = _Trial(at, blocks)
+    trial = _Trial(steady, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.blocks, trial.nested, trial.whole):
         if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
@@ -89,15 +89,15 @@ def measure_regions(at: SteadyState) -> RegionCost | None:
 class _Trial:
     """Compiles an entry in several ways."""
 
-    def __init__(self, at: SteadyState, blocks: Blocks) -> None:
-        self._entry = entry = at.entry
+    def __init__(self, steady: SteadyState, blocks: Blocks) -> None:
+        self._entry = entry = steady.entry
         self._blocks = blocks
-        self._compiled = compiled = at.compiled
-        self._run = at.correspondence.run
+        self._compiled = compiled = steady.compiled
+        self._run = steady.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
-        self._expected = at.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
-        self._eagerly = at.eager.results_and_gradients()
+        self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        self._eagerly = steady.eager.results_and_gradients()
 
     def whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
@@ -121,7 +121,7 @@ class _Trial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
-        if thread_at_work(files) is not None:  # that thread would run the classes' marked methods
+        if thread_at_work(files) is not None:  # the other thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 
@@ -174,15 +174,15 @@ class _Trial:
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
 
-    def _compiled_way(self, way: Way, start_s: float | None, own: Report) -> CompiledWay:
+    def _compiled_way(self, way: Way, start_s: float | None, report: Report) -> CompiledWay:
         """Return the findings in the report of a compilation."""
         return CompiledWay(
             way,
             start_s,
-            compilations=sum(frame.outcome == "compiled" for frame in own.frames),
-            graphs=len(own.graphs),
-            differences=_differences(own, self._run) if way == "blocks" else [],
-            limit_hit=any(recompile.limit_hit for recompile in own.recompiles),
+            compilations=sum(frame.outcome == "compiled" for frame in report.frames),
+            graphs=len(report.graphs),
+            differences=_failed_guards(report, self._run) if way == "blocks" else [],
+            limit_hit=any(recompile.limit_hit for recompile in report.recompiles),
         )
 
     def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
@@ -201,7 +201,7 @@ def _shared_regions(module: torch.fx.GraphModule) -> int:
 
 
 def _seconds_of_call(variant: Variant) -> float:
-    """Return how long a call with its backward pass takes; the first one may compile the backward pass."""
+    """Return how long a call with its backward pass takes; the first call may compile the backward pass."""
     begun = time.monotonic()
     variant.with_backward(lambda call: call())
     return time.monotonic() - begun
@@ -246,9 +246,9 @@ def _copied(function: types.FunctionType) -> types.FunctionType:
     return copy
 
 
-def _differences(own: Report, run: Report) -> list[BlockDifference]:
+def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
-    known = Correspondence(own, run)
+    known = Correspondence(report, run)
 
     def in_run(location: Location | None) -> Location | None:
         source = known.source(location.source) if location is not None else None
@@ -256,6 +256,6 @@ def _differences(own: Report, run: Report) -> list[BlockDifference]:
 
     return [
         BlockDifference(number, reason.guard, in_run(reason.location))
-        for number, recompile in enumerate(own.recompiles, start=1)
+        for number, recompile in enumerate(report.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

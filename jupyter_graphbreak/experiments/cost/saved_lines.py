@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.variants import Variant
     from jupyter_graphbreak.report.location import Location
 
-    #: The number of a graph, and of a run of it.
+    #: The number of a graph, and of a run of the graph.
     _Run = tuple[int, int]
     #: The shape and type of a tensor.
     _Kind = tuple[tuple[int, ...], torch.dtype]
@@ -36,9 +36,9 @@ class _SavedPlace(NamedTuple):
     number: int
 
 
-def with_compiled_lines(memory: MemoryCost, at: SteadyState) -> MemoryCost:
+def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
     """Return measured memory, which has the lines of the eager call, with the bytes that each compiled line keeps."""
-    compiled = at.compiled
+    compiled = steady.compiled
     saved = _SavedByRun(compiled.timer)
     kept = SavedBytes(compiled.held_memory(), saved.key)
     compiled.with_backward(kept.observe)
@@ -46,7 +46,7 @@ def with_compiled_lines(memory: MemoryCost, at: SteadyState) -> MemoryCost:
     lines: Counter[Location | None] = Counter()
     for key, nbytes in kept.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
-        lines[at.locate(stack)] += nbytes
+        lines[steady.locate(stack)] += nbytes
     unknown = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     both = [
@@ -81,7 +81,7 @@ class _SavedByRun:
 
 
 def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
-    """Return the stack of the operation for which each tensor is kept, by its place, as far as that is known."""
+    """Return the stack of the operation for which each tensor is kept, by the tensor's place, as far as it is known."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
     for number in dict.fromkeys(number for number, _ in saved.tensors):

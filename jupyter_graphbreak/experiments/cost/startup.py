@@ -161,7 +161,7 @@ def _location(graph: Graph, reason: str) -> Location | None:
 
 
 def joined(starts: Iterable[Startup | None]) -> Startup | None:
-    """Return the startup of several entries as one, ``None`` if none of them uses caches."""
+    """Return the combined startup of several entries, ``None`` if no entry uses caches."""
     known = [start for start in starts if start is not None]
     if not known:
         return None

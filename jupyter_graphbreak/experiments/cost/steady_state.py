@@ -1,4 +1,4 @@
-"""What all measurements of an entry work on."""
+"""The common input of all measurements of an entry."""
 
 from __future__ import annotations
 

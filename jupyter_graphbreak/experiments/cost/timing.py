@@ -40,7 +40,7 @@ _MIN_RUNS_AT_END = 1
 #: The time limit and the maximum number of runs for timing two calls to compare them.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
-#: A ratio is given if its uncertainty is at most this share of it.
+#: A ratio is given if its uncertainty is at most this share of the ratio.
 _CLEAR_SHARE = 0.1
 _MIN_US = 0.1
 
@@ -166,7 +166,7 @@ def undisturbed(calls: list[CallTime]) -> list[CallTime]:
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
-    """Return how many times as long a changed call takes, from pairs of calls; ``None`` if that is not measurable.
+    """Return the ratio of a changed call's time to the unchanged one's, from pairs of calls; ``None`` if unmeasurable.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
 
 
 def clear_ratio(ratios: Sequence[float]) -> float | None:
-    """Return the median of measured ratios; ``None`` if they are too few or too far apart to say anything.
+    """Return the median of measured ratios; ``None`` if they are too few or too far apart.
 
     The uncertainty of the median, see :func:`~jupyter_graphbreak.report.cost.overlap`, is a tenth of it at most, or
     else half of its distance from 1.
@@ -243,7 +243,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:
-    """Return how many microseconds a call is shorter, ``None`` if no gain is measurable."""
+    """Return by how many microseconds a call is shorter, ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not overlap(slow, fast) else None
 
@@ -254,7 +254,7 @@ _MIN_CALLS = 5
 _MAX_CALLS = 10_000
 
 
-class _Begun(NamedTuple):
+class _CallStart(NamedTuple):
     """The start of a call: the number of compilations so far, and the moment."""
 
     compilations: int | None
@@ -268,7 +268,7 @@ class WarmCalls:
         self._clock: Clock = (
             CudaClock() if torch.cuda.is_available() and torch.cuda.is_initialized() else ProcessorClock()
         )
-        self._begun: dict[FrameType, _Begun] = {}
+        self._begun: dict[FrameType, _CallStart] = {}
         self.faults: list[str] = []
         self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
@@ -276,7 +276,7 @@ class WarmCalls:
         """Record that a call begins or ends."""
         begun = self._begun.pop(frame, None)
         if begun is None:
-            self._begun[frame] = _Begun(compilation_count(), self._clock.mark())
+            self._begun[frame] = _CallStart(compilation_count(), self._clock.mark())
             return
         now = self._clock.mark()
         if begun.compilations == compilation_count():
@@ -284,7 +284,7 @@ class WarmCalls:
             finished.append((begun.mark, now))
             del finished[:-_MAX_CALLS]
         else:
-            self._finished[wrapped].clear()  # earlier calls were not the steady state
+            self._finished[wrapped].clear()  # earlier calls were not in the steady state
 
     def note_fault(self, addition: Addition) -> None:
         """Keep the sentence about an internal error."""

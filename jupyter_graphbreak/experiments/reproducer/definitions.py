@@ -93,11 +93,11 @@ def _has_members(kind: type, node: ast.ClassDef) -> bool:
 
 
 @without_warnings()
-def _parsed(text: str, what: str) -> ast.Module:
+def _parsed(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UnwritableError(f"the source text of {what} is not available") from None
+        raise UnwritableError(f"the source text of {name} is not available") from None
 
 
 def _block(lines: list[str], first: int) -> str:

@@ -40,7 +40,7 @@ _MAX_RUN_S = 60.0
 #: The seconds for the last run, which loads PyTorch; on a busy machine that alone can take a minute.
 _MAX_FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
-#: The time, the process and the place in PyTorch with which each line of its logs begins.
+#: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The folder in which packages are installed, at the beginning of a path.
 _INSTALLED = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
@@ -111,7 +111,7 @@ def _confirmed(
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=steps)
     shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
-    shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # a trace does not have everything
+    shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # the trace lacks some findings
     if not shown:
         reason = "The script shows it in a process with PyTorch loaded, but not alone."
         return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_seconds_since(begun))
@@ -145,7 +145,7 @@ class _ScriptSearch:
                     script = script_for(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried:  # the reason why a script cannot be written says more
+                    if not tried:  # the reason why a script cannot be written is more informative
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
                 if text not in tried:

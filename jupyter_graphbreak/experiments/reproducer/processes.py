@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
 
 _START_S = 120.0
-_NAME = "reproducer.py"
+_SCRIPT_NAME = "reproducer.py"
 #: A script with a graph, a break and a recompile.
-_FIRST = """
+_WARM_UP_SCRIPT = """
 import torch
 
 def first(x):
@@ -144,12 +144,12 @@ def run_alone(script: str, seconds: float) -> FinalRun:
     with tempfile.TemporaryDirectory() as place:
         folder, traces = Path(place, "empty"), Path(place, "trace")
         folder.mkdir()
-        file = folder / _NAME
+        file = folder / _SCRIPT_NAME
         file.write_text(script, encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
         environment["TORCH_TRACE"] = str(traces)
         done = subprocess.run(
-            [sys.executable, _NAME], cwd=folder, env=environment, capture_output=True, text=True, check=False,
+            [sys.executable, _SCRIPT_NAME], cwd=folder, env=environment, capture_output=True, text=True, check=False,
             timeout=seconds, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         report = Report("ok", Device("auto", "unknown"))
@@ -163,7 +163,7 @@ def run_alone(script: str, seconds: float) -> FinalRun:
 # The process.
 
 
-class _Refusing:
+class _EffectBlocker:
     """Stops a script before it has an effect outside its objects."""
 
     is_exclusive = True
@@ -189,7 +189,7 @@ def serve() -> None:
 
     answers = os.fdopen(_silenced_output(), "w")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
-        _write_result(_FIRST, folder, file)  # loads the modules that compiling needs, and fills its caches
+        _write_result(_WARM_UP_SCRIPT, folder, file)  # loads the modules that compiling needs, and fills its caches
         os.chdir(os.sep)
     gc.collect()
     gc.freeze()  # forks then skip these objects in garbage collections
@@ -269,22 +269,22 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     from jupyter_graphbreak.recording import recorder
 
     os.chdir(folder)
-    path = Path(folder, _NAME)
+    path = Path(folder, _SCRIPT_NAME)
     path.write_text(script, encoding="utf-8")
     ignore_set_logs()  # the trace is complete without logs, and torch._logging.set_logs() would end the recording
-    refusing = _Refusing()
+    blocker = _EffectBlocker()
     reason = ""
     with recorder.record() as recording:
         try:
             program = compile(script, str(path), "exec")
-            with UNAUDITED.installed(), REFUSABLE.installed(), listen(refusing):
+            with UNAUDITED.installed(), REFUSABLE.installed(), listen(blocker):
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
         except EffectRefusedError as refused:
             reason = refused.effect.what
         except BaseException as error:  # noqa: BLE001 - the exception may be the one to show
             recording.fail(error)
-    if refusing.effect is not None:
-        reason = refusing.effect.what
+    if blocker.effect is not None:
+        reason = blocker.effect.what
     answer = {"reason": reason} if reason else {"report": msgspec.json.encode(build_report(recording.records)).decode()}
     file.write(json.dumps(answer).encode())
     file.flush()

@@ -233,7 +233,7 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
             yield changed
         if not isinstance(node, ast.Call):
             continue
-        if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of what is shown
+        if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of the finding
             if any(word.arg == "options" for word in node.keywords):
                 changed = copy.deepcopy(tree)
                 compiling: Any = list(ast.walk(changed))[number]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: Names that have a meaning for Python or PyTorch.
-_KEPT = {*dir(builtins), "torch", "self", "cls", "compiled"}
+_KEPT_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
 _KEPT_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
 #: Methods that Python or PyTorch calls.
 _METHODS = {"forward", "backward", "setup_context"}
@@ -169,7 +169,7 @@ def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
     counts = {"f": 0, "C": 0, "v": 0, "a": 0}
 
     def add(name: str, letter: str) -> None:
-        known, kept = (attributes, _KEPT_ATTRIBUTES) if letter == "a" else (names, _KEPT)
+        known, kept = (attributes, _KEPT_ATTRIBUTES) if letter == "a" else (names, _KEPT_NAMES)
         if not name.startswith("__") and name not in kept and name not in imported and name not in known:
             counts[letter] += 1
             known[name] = f"{letter}{counts[letter]}"

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 #: The logs in which PyTorch itself reports a break or a recompile.
 _LOGS = {"break": "graph_breaks", "recompile": "recompiles"}
-#: Settings that are an argument of ``torch.compile``.
-_OF_DYNAMIC = ("automatic_dynamic_shapes", "assume_static_by_default")
-_FRESH = "torch.manual_seed(0)"
+#: Settings that the argument ``dynamic`` of ``torch.compile`` replaces.
+_DYNAMIC_SETTINGS = ("automatic_dynamic_shapes", "assume_static_by_default")
+_SEEDING = "torch.manual_seed(0)"
 #: Shows the breaks that PyTorch counts but does not log.
-_COUNTED = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
+_PRINT_COUNTED = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
 #: The function of a script that makes a call whose outcome is compared.
 _COMPARED = "result"
 
@@ -128,20 +128,20 @@ def script_for(
     if variant.scope == "error_on_graph_break":
         tail = [tail[0], *_indented("with torch._dynamo.error_on_graph_break(True):", tail[1:])]
     if not target.is_logged:
-        tail.append(_COUNTED)
+        tail.append(_PRINT_COUNTED)
     tree = writer.module(ast.parse("\n".join(tail)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
-    before += [_FRESH] if is_random or target.kind == "check" else []
+    before += [_SEEDING] if is_random or target.kind == "check" else []
     at = next(index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom))
     tree.body[at:at] = ast.parse("\n".join(before)).body
-    required = tuple(line for line in before if line == _FRESH or "set_logs" in line)
+    required = tuple(line for line in before if line == _SEEDING or "set_logs" in line)
     required += () if entry.compiles_itself else ("torch.compile(",)
     if target.kind == "check":
         required += _lines_that_compare(
-            tree, writer.known(given_backend(entry.backend)[0]), raises=bool(target.error[0])
+            tree, writer.known_name(given_backend(entry.backend)[0]), raises=bool(target.error[0])
         )
     required += ("list(compiled(",) if _is_generator(entry.call) else ()
-    required += (_COUNTED,) if not target.is_logged else ()
+    required += (_PRINT_COUNTED,) if not target.is_logged else ()
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
 
 
@@ -218,7 +218,7 @@ def _state_changes(writer: Writer, entry: Entry, before: SeenCall, now: SeenCall
         if not is_plain or path not in before.state or before.state[path] == value or _is_sketch(before.state[path]):
             continue
         is_named = path.root.kind in {"argument", "module"}  # containers are written where they are passed
-        root = writer.known(roots[path.root].read()) if is_named and path.root in roots else path.root.name
+        root = writer.known_name(roots[path.root].read()) if is_named and path.root in roots else path.root.name
         if root is not None:
             lines.append(f"{root}{_steps(path)} = {value!r}")
     return lines
@@ -256,7 +256,7 @@ def _compiled(writer: Writer, entry: Entry, called: str, variant: ScriptVariant)
 
 def _settings(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list[str]:
     lines = [f"torch._dynamo.config.{name} = {value!r}" for name, value in settings.items()
-             if entry.dynamic is None or name not in _OF_DYNAMIC]  # fmt: skip
+             if entry.dynamic is None or name not in _DYNAMIC_SETTINGS]  # fmt: skip
     if target.kind in _LOGS and target.is_logged and not target.is_error:
         lines.append(f"torch._logging.set_logs({_LOGS[target.kind]}=True)")
     modes = entry.modes
@@ -283,7 +283,7 @@ def _comparison(called: str, compiled: str, arguments: str, target: Target) -> l
     made = f"dict({arguments})" if "=" in arguments.partition("(")[0] else f"({arguments},)" if arguments else "()"
     if target.error[0]:
         return [f"{called}({arguments})", f"compiled = {compiled}", f"compiled({arguments})"]
-    body = ["    given = copy.deepcopy(arguments)", f"    {_FRESH}", "    value = call(*given)"]
+    body = ["    given = copy.deepcopy(arguments)", f"    {_SEEDING}", "    value = call(*given)"]
     shown = "value"
     if target.gradient:
         body += ["    value.sum().backward()"]

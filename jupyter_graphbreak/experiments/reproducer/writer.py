@@ -51,13 +51,13 @@ from jupyter_graphbreak.records.package_paths import is_library
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tensors of integers up to this size are written with their values; with ``exact``, all tensors up to the second.
+#: Tensors of integers up to this size are written with their values; with ``exact``, all tensors up to the second size.
 _MAX_NUMBERS, _MAX_EXACT = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
 _MAX_ITEMS, _MAX_DEPTH = 200, 20
 _ATOMS = (bool, int, str, bytes, type(None), type(Ellipsis))
 #: The methods that a script needs only if it makes instances of the class.
-_MAKING = ("__init__", "__new__", "__post_init__")
+_CONSTRUCTION_METHODS = ("__init__", "__new__", "__post_init__")
 
 
 class Writer:
@@ -125,7 +125,7 @@ class Writer:
                 body[0] = ast.parse("super().__init__()").body[0]
             head: Any = ast.parse("def __init__(self): pass").body[0]
             head.body = body
-            rest = [part for part in node.body if getattr(part, "name", "") not in _MAKING]
+            rest = [part for part in node.body if getattr(part, "name", "") not in _CONSTRUCTION_METHODS]
             node.body = [head, *(part for part in rest if not isinstance(part, ast.Pass))]
         self._objects = []
 
@@ -181,7 +181,7 @@ class Writer:
         """Define a variable for an object that an expression makes, and return its name."""
         return self._assign(value, written, wanted)
 
-    def known(self, value: Any) -> str | None:
+    def known_name(self, value: Any) -> str | None:
         """Return the name of an object in the script, if it has one."""
         return self._names.get(id(value))
 

@@ -49,7 +49,7 @@ _MAX_GIVEN = 10
 
 
 class FoundValues(NamedTuple):
-    """The values of an entry, and the report of the run on copies in which it was compiled."""
+    """The values of an entry, and the report of the run on copies in which the entry was compiled."""
 
     values: EntryValues
     report: Report
@@ -156,7 +156,7 @@ def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
 
 
 def _counts(
-    by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
+    computed_by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
 ) -> NonFiniteCounts:
     """Call a program with a backward pass from its results, and count NaN and infinite elements."""
     require_time()
@@ -170,12 +170,12 @@ def _counts(
         try:
             value = program(*given.args, **given.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
-            with contextlib.suppress(RuntimeError):  # such as an autograd graph that the call has used
+            with contextlib.suppress(RuntimeError):  # for example, the call has already used the autograd graph
                 gradients = gradients_of(value, list(tensors_of(subject, given)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__
     (nan, inf), (gradient_nan, gradient_inf) = _sums(results), _sums(gradients)
-    return NonFiniteCounts(by, nan, inf, gradient_nan, gradient_inf, raised)
+    return NonFiniteCounts(computed_by, nan, inf, gradient_nan, gradient_inf, raised)
 
 
 def _sums(tensors: Iterable[torch.Tensor | None]) -> tuple[int, int]:
@@ -201,11 +201,11 @@ def _compiled_counts(entry: Entry) -> NonFiniteCounts:
         return _counts("backend", program, subject)
 
 
-def _operations(own: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
+def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
     """Return the operations of the graphs, as the report of the run has them."""
     run = {graph.id: graph for graph in correspondence.run.graphs}
     operations = {}
-    for graph in own.graphs:
+    for graph in report.graphs:
         known = run.get(correspondence.graph(graph.id) or "")
         for number, op in enumerate(graph.ops):
             location = known.ops[number].location if known is not None else _moved(op.location, correspondence)

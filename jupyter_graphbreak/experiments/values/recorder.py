@@ -153,7 +153,7 @@ class ValueRecorder:
             function.register_hook(record_gradients)
 
     def _new_functions(self, function: Any) -> Iterator[Any]:
-        """Yield the gradient functions behind a result that no operation before has made."""
+        """Yield the gradient functions behind a result that no earlier operation has made."""
         pending, count = [function], 0
         while pending and count < _MAX_FUNCTIONS:
             function = pending.pop()
@@ -260,7 +260,7 @@ class _Recorded(torch.fx.Interpreter):
             NodeKey(self._frame, n.name),
             given,
             lambda: super(_Recorded, self).run_node(n),
-            makes=_written((n.args, n.kwargs)),
+            makes=_written_presence((n.args, n.kwargs)),
         )
 
 
@@ -279,7 +279,9 @@ class EagerValues(TorchFunctionMode):
         if place is None:
             return func(*args, **kwargs)
         key = PlaceKey(place, getattr(func, "__name__", str(func)))
-        return self._recorder.run(key, [args, kwargs], lambda: func(*args, **kwargs), makes=_written((args, kwargs)))
+        return self._recorder.run(
+            key, [args, kwargs], lambda: func(*args, **kwargs), makes=_written_presence((args, kwargs))
+        )
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
         """Return the innermost line that is not in PyTorch."""
@@ -296,14 +298,14 @@ class EagerValues(TorchFunctionMode):
         return None
 
 
-def _written(arguments: Any) -> Presence:
+def _written_presence(arguments: Any) -> Presence:
     """Return whether the program itself writes NaN or infinity in the arguments of an operation."""
     match arguments:
         case float():
             return Presence(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
-            found = [_written(item) for item in arguments]
+            found = [_written_presence(item) for item in arguments]
             return Presence(any(part.nan for part in found), any(part.inf for part in found))
         case dict():
-            return _written(list(arguments.values()))
+            return _written_presence(list(arguments.values()))
     return NOTHING

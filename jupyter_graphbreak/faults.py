@@ -40,7 +40,7 @@ def description(fault: BaseException) -> str:
     return type(fault).__name__
 
 
-#: Receives the sentences about internal errors in a trial, whose output and reports of its own nobody sees.
+#: Receives the sentences about internal errors in a trial, whose own output and reports nobody sees.
 _collected: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 
 
@@ -55,7 +55,7 @@ def collected_faults(sentences: list[str]) -> Iterator[None]:
 
 
 def collect_fault(sentence: str) -> bool:
-    """Append the sentence about an internal error to the open list, once; return whether there is one."""
+    """Append the sentence about an internal error to the open list, once; return whether a list is open."""
     sentences = _collected.get()
     if sentences is not None and sentence not in sentences:
         sentences.append(sentence)
@@ -150,13 +150,14 @@ def with_fallback(
             raise
         except Exception as fault:  # noqa: BLE001 - see the module
             report_fault(what, fault, on_fault)
-        return otherwise(*args, **kwargs)  # outside of the handler, so that an error in it is not chained to ours
+        # Called outside the handler, so that an error in the fallback is not chained to ours.
+        return otherwise(*args, **kwargs)
 
     return shield
 
 
 def finalize(owner: object, what: str, function: Callable[..., Any], *args: Any) -> None:
-    """Call one of our functions when an object is gone; Python would print its internal errors with a traceback.
+    """Call one of our functions when an object is gone; Python itself would print an error with a traceback.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ class Rerun:
         checks = []
         groups = {id(group[0]): group for group in instances_of(self._kept.entries)}
         for entry in self._entries(late, "checked"):
-            if id(entry) not in groups:  # it is checked with the first one of its kind
+            if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):

@@ -318,7 +318,7 @@ def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
-    """Return a report of a call that was not made."""
+    """Return a report that contains only a note."""
     device = schema.Device("auto", default_device_name())
     return schema.Report("ok", device, diagnostics=[note])
 

@@ -303,7 +303,7 @@ def capture(
 
 @contextlib.contextmanager
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
-    """Compile the modules that the code calls while the context is open, and record which they are."""
+    """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
     from jupyter_graphbreak.compiling.descriptions import described
 
@@ -418,7 +418,7 @@ class EventStream:
         for event in events_of(build_report(records)):
             if self._on_event is None:
                 return
-            if event.kind == "break":  # once, although each function that inlines its line meets it again
+            if event.kind == "break":  # pass it on once, although it recurs in each function that inlines its line
                 if event.text in self._breaks:
                     continue
                 self._breaks.add(event.text)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Frontends, Job
 
 #: The maximum number of seconds for a cell and its reruns together; if the cell takes long, the reruns still get the
-#: minimum. No rerun takes longer than the last of these.
+#: minimum. No rerun takes longer than ``_MAX_RERUN_S``.
 _MAX_TOTAL_S = 140.0
 _MIN_RERUNS_S = 60.0
 _MAX_RERUN_S = 100.0

@@ -101,7 +101,7 @@ def as_function(
     function = ast.FunctionDef(CELL_FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
-    # The error is shown without the frames in between, like that of any cell.
+    # The error is shown without the compiler's frames, like the error of any cell.
     raised: list[ast.stmt] = [call("trim_traceback", [], at), ast.copy_location(ast.Raise(), at)]
     kept = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
     caller = call("cell_caller", [ast.Constant(CELL_FUNCTION), *([kept] if repeats else [])], at).value
@@ -136,7 +136,7 @@ def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
-    """Return the code of a cell's function as if it were a module's: also its qualified names, at any depth."""
+    """Return the code of a cell's function as a module's code; qualified names change as well, at any depth."""
     constants = tuple(
         as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
     )

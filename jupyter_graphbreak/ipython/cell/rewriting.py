@@ -114,7 +114,7 @@ class BeginObservation:
         self._code_magic = code_magic
         self._pop_request = pop_request
         self._namespace = namespace
-        #: Rewrites a cell that starts with the string or has a request, and returns others unchanged.
+        #: Rewrites a cell that starts with the string or has a request, and returns other cells unchanged.
         self.visit: Callable[[ast.AST], ast.AST] = faults.with_fallback(
             "reading the cell", self._visited, without_marker
         )

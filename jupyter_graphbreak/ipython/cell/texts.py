@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-_MAGIC = "compile_explain"  # the magic of a cell or of a line in it
+_MAGIC = "compile_explain"  # the name of the magic, for a cell and for a line
 #: The beginning of the file names that ``%%time`` gives to the code of any cell.
 _TIMED = "<timed "
 

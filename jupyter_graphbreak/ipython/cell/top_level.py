@@ -102,7 +102,7 @@ class _Names:
             case ast.With(items):
                 return all(isinstance(item.context_expr, ast.Call) and item.optional_vars is None for item in items)
             case ast.Expr(ast.Constant(str())):
-                return False  # the first one would be the docstring of a module
+                return False  # the first string would be the docstring of a module
         return isinstance(node, (*_STATEMENTS, *_EXPRESSIONS, *_PARTS))
 
     def is_of_torch(self, node: ast.AST) -> bool:

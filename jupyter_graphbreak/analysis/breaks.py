@@ -185,7 +185,7 @@ class FoldedBreak:
     Parameters
     ----------
     preceding : int
-        The number of breaks of its kind known to come before it on its line.
+        The number of breaks of the same kind that are known to precede this one on its line.
     reasons : list of str
         Dynamo's internal names for the reason why the graphs before the break ended.
     """

@@ -190,7 +190,7 @@ class SourceText(msgspec.Struct, frozen=True):
     segments : list of Segment
         The known parts of the text.
     lines : dict
-        Further single lines, by the number in the code.
+        Further single lines, by their numbers in the code.
     line_offset, indent : int
         The number of lines at the front of a cell, and of characters at the front of each line, that the notebook
         removed before it ran the cell.

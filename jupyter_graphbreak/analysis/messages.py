@@ -98,7 +98,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     Parameters
     ----------
     exception : str or None
-        The class of the underlying exception, the name of the cause if the message has none.
+        The class of the underlying exception. It becomes the name of the cause if the message has none.
     packages : PackagePaths
         The folders of the run's packages.
     """

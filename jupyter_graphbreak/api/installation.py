@@ -340,9 +340,9 @@ def _required_triton() -> str:
     return next((line.split(";")[0].strip() for line in required if line.startswith("triton")), "triton")
 
 
-def _fits(version: str, wanted: str) -> bool:
+def _fits(version: str, requirement: str) -> bool:
     """Return whether a version of Triton is one that PyTorch requires: "triton==3.5.1" or "triton~=3.9.0"."""
-    match = re.search(r"(==|~=) *([\d.]+)", wanted)
+    match = re.search(r"(==|~=) *([\d.]+)", requirement)
     if match is None:
         return True
     operator, number = match.groups()

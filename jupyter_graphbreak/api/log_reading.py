@@ -52,7 +52,7 @@ class Logs(NamedTuple):
     provide : callable
         Provides a file on disk, given its name.
     describe : callable
-        Returns the name of a file in messages.
+        Returns the name of a file for messages.
     are_checked : bool
         Whether each file is known to be a trace.
     """

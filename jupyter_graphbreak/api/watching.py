@@ -80,9 +80,9 @@ class Run:
         if children is not None:
             self.job = job_with(self._report, children)
 
-    def give_up(self, what: str, fault: Exception) -> None:
+    def give_up(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error that leaves the run without a report or a job."""
-        note = Diagnostic("error", internal_error(what, fault))
+        note = Diagnostic("error", internal_error(activity, fault))
         report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
 

@@ -149,9 +149,9 @@ def run_program(
     Parameters
     ----------
     compiles : bool
-        Whether to compile what it calls.
+        Whether to compile what the program calls.
     to_stderr : bool
-        Whether its output goes to stderr.
+        Whether the program's output goes to stderr.
     **options
         The options of :func:`jupyter_graphbreak.capture`.
     """

@@ -75,7 +75,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     libraries : dict
         The versions of other libraries whose code took part, by the name of the module.
     max_recompiles : int
-        The number of times that any function may be recompiled. Updating the baseline keeps it.
+        The number of times that any function may be recompiled. Updating the baseline keeps this number.
     """
 
     version: int = _VERSION

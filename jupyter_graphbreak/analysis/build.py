@@ -327,8 +327,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 
 
-def _source_text(recorded: SourceRecorded, kinds: Sources) -> SourceText:
-    kind = recorded.kind_of_source or kinds.kind(recorded.filename)
+def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
+    kind = recorded.kind_of_source or sources.kind(recorded.filename)
     return SourceText(
         filename=recorded.filename,
         name=recorded.name,

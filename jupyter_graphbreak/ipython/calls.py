@@ -24,7 +24,7 @@ EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
 #: Expressions that run arbitrary code or assign to a name.
-_ACTIVE = (ast.Call, ast.NamedExpr)
+_WITH_EFFECTS = (ast.Call, ast.NamedExpr)
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 _ANY_ARGUMENTS = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
 _ARGS_AND_KWARGS = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())], ast.Load())
@@ -78,7 +78,7 @@ class FrontendComparison:
     def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:
         """Evaluate the arguments of a call that the cell has made, without changing the user's objects."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if not any(isinstance(node, _ACTIVE) for value in values for node in ast.walk(value)):
+        if not any(isinstance(node, _WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
         from jupyter_graphbreak.experiments.trial.guard import guarded
         from jupyter_graphbreak.experiments.trial.outcome import sandboxed

@@ -220,11 +220,11 @@ class Observation:
         if diagnostic not in self._faults:
             self._faults.append(diagnostic)
 
-    def ignore_compile_options(self, because: str) -> None:
+    def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
         unused = self.options.only_for_compile()
         if unused:
-            self.note("warning", f"{', '.join(unused)} had no effect: {because}.")
+            self.note("warning", f"{', '.join(unused)} had no effect: {reason}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.

@@ -34,7 +34,7 @@ _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
 _CALLED_MODULE = "jupyter_graphbreak.ipython.magic"
 
 #: The types of nodes that have a place in the source.
-_PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+_NODES_WITH_PLACE = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 
 #: How the cell is run: unchanged if it compiles something itself, with its calls compiled, as one compiled function if
 #: it only computes with tensors, or with nothing to compile.
@@ -190,7 +190,7 @@ def located(node: ast.Module) -> ast.Module:
     pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
     while pending:
         child, around = pending.pop()
-        if around is not None and isinstance(child, _PLACED) and not hasattr(child, "lineno"):
+        if around is not None and isinstance(child, _NODES_WITH_PLACE) and not hasattr(child, "lineno"):
             ast.copy_location(child, around)
         placed = child if hasattr(child, "lineno") else around
         pending += [(inner, placed) for inner in ast.iter_child_nodes(child)]

@@ -267,7 +267,7 @@ class BreakTable:
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
         """Add a break at the first line of a function that Dynamo refused to begin, such as a generator.
 
-        Return it with the setting in force there. The order is the number of the refusal's record.
+        Return the break with the setting in force there. ``order`` is the number of the refusal's record.
         """
         registry = refusal.registry
         cause = messages.Cause(

@@ -495,7 +495,7 @@ def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
 def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     """Return a warning for everything that our hooks, the trace or both failed to record.
 
-    If they disagree, a report without breaks may be wrong.
+    If the hooks and the trace disagree, a report without breaks may be wrong.
     """
     sentences = []
     for what, hook_kind, trace_kind in _PAIRS:
@@ -522,7 +522,7 @@ def _records(number: int) -> str:
 def _reasons(payload: str) -> list[str]:
     """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
 
-    Code that a trial compiled is not a version of the program.
+    Reasons about code that a trial compiled are left out: that code is not a version of the program.
     """
     try:
         reasons = msgspec.json.decode(payload)

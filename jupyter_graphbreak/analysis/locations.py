@@ -102,7 +102,8 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 def _head_of(node: ast.AST) -> ExpressionRange | None:
     """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of what a ``for`` loop iterates over.
 
-    If that begins on a later line, the range begins with the statement, so that a place keeps its line.
+    If the condition or iterable begins on a later line, the range begins with the statement, so that a place keeps
+    its line.
     """
     if isinstance(node, ast.If | ast.While | ast.Assert):
         head = node.test

@@ -201,7 +201,8 @@ class CompileExplain(Magics):
         """If our transformer is the last one, remove it before IPython checks whether there are any.
 
         If there are any, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
-        sum of a thousand terms. IPython is iterating over the list now and would skip the one after a removed one.
+        sum of a thousand terms. IPython is iterating over the list now and would skip the transformer after a
+        removed one.
         """
         if self._ip.ast_transformers[-1:] == [self._ast_transformer]:
             self._ip.ast_transformers.pop()

@@ -60,7 +60,7 @@ def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
 def can_repeat(body: list[ast.stmt]) -> bool:
     """Return whether statements that end in an error can run again from the start.
 
-    They must only compute and bind names: what they bound before is known, and so is the state of random generators.
+    They must only compute and bind names, whose earlier values are known, as is the state of random generators.
     """
     for node in (node for statement in body for node in ast.walk(statement)):
         match node:
@@ -78,8 +78,8 @@ def as_function(
 ) -> list[ast.stmt]:
     """Return statements that define a function with the given body, compile it, run it and return its value.
 
-    The names that it binds are declared global, so that they stay names of the notebook. A graph binds names when it
-    has run: after an error in a graph, the body runs again as it is, if that is possible.
+    The names that the body binds are declared global, so that they stay names of the notebook. A graph binds names when
+    it has run: after an error in a graph, the body runs again unchanged, if that is possible.
 
     Parameters
     ----------

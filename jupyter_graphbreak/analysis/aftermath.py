@@ -248,9 +248,9 @@ def block_around(source: Source, line: int) -> SkipKind | None:
 
 
 def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
-    """Return the block around the calls ``f(*args)`` of a function, if it is the same for all of them.
+    """Return the block around the calls ``f(*args)`` in a function, if it is the same for all of them.
 
-    Use it for a function that is called in this way, if the call itself is not known. The line is its first one.
+    This is for a break at such a call whose line is not known. ``line`` is the first line of the function.
     """
     blocks: set[SkipKind | None] = set()
     for tree in _trees(source, line):

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     OnFault = Callable[[str, Exception], None]
 
 
-def internal_error(what: str, fault: BaseException) -> str:
+def internal_error(activity: str, fault: BaseException) -> str:
     """Return the sentence about an internal error.
 
     Parameters
     ----------
-    what : str
+    activity : str
         Our activity, in a form that follows "while": "making the report".
     """
-    return f"Internal error in compile_explain while {what} ({description(fault)}); your code is not affected."
+    return f"Internal error in compile_explain while {activity} ({description(fault)}); your code is not affected."
 
 
 def description(fault: BaseException) -> str:
@@ -40,7 +40,7 @@ def description(fault: BaseException) -> str:
     return type(fault).__name__
 
 
-#: Receives the sentences about internal errors in a trial, whose output and reports of its own nobody sees.
+#: Receives the sentences about internal errors in a trial, whose own output and reports nobody sees.
 _collected: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 
 
@@ -55,30 +55,30 @@ def collected_faults(sentences: list[str]) -> Iterator[None]:
 
 
 def collect_fault(sentence: str) -> bool:
-    """Append the sentence about an internal error to the open list, once; return whether there is one."""
+    """Append the sentence about an internal error to the open list, once; return whether a list is open."""
     sentences = _collected.get()
     if sentences is not None and sentence not in sentences:
         sentences.append(sentence)
     return sentences is not None
 
 
-def print_fault(what: str, fault: BaseException) -> None:
+def print_fault(activity: str, fault: BaseException) -> None:
     """Print the sentence about an internal error to the standard error, unless a report collects such sentences."""
-    if collect_fault(internal_error(what, fault)):
+    if collect_fault(internal_error(activity, fault)):
         return
     with contextlib.suppress(Exception):  # a stream that cannot be written to
-        print(f"compile_explain: {internal_error(what, fault)}", file=sys.stderr)  # noqa: T201
+        print(f"compile_explain: {internal_error(activity, fault)}", file=sys.stderr)  # noqa: T201
 
 
 _printed: set[str] = set()
 
 
-def print_fault_once(what: str, fault: BaseException) -> None:
+def print_fault_once(activity: str, fault: BaseException) -> None:
     """Print the sentence about an internal error once per process: a hook of PyTorch may fail thousands of times."""
-    sentence = internal_error(what, fault)
+    sentence = internal_error(activity, fault)
     if not collect_fault(sentence) and sentence not in _printed:
         _printed.add(sentence)
-        print_fault(what, fault)
+        print_fault(activity, fault)
 
 
 class suppress_faults:  # noqa: N801 - used like contextlib.suppress
@@ -86,7 +86,7 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
 
     Parameters
     ----------
-    what : str
+    activity : str
         The activity of the block, in a form that follows "while": "making the report".
     on_fault : callable
         Receives the activity and the error; if it fails itself, both are printed to the standard error.
@@ -94,8 +94,10 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
         Errors that are raised: those meant for the user.
     """
 
-    def __init__(self, what: str, on_fault: OnFault = print_fault, passing: tuple[type[Exception], ...] = ()) -> None:
-        self._what = what
+    def __init__(
+        self, activity: str, on_fault: OnFault = print_fault, passing: tuple[type[Exception], ...] = ()
+    ) -> None:
+        self._activity = activity
         self._on_fault = on_fault
         self._passing = passing
 
@@ -106,21 +108,21 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
         """Report the error of the block, unless it is an interrupt or meant for the user."""
         if not isinstance(error, Exception) or isinstance(error, self._passing):
             return False
-        report_fault(self._what, error, self._on_fault)
+        report_fault(self._activity, error, self._on_fault)
         return True
 
 
-def report_fault(what: str, fault: Exception, on_fault: OnFault) -> None:
+def report_fault(activity: str, fault: Exception, on_fault: OnFault) -> None:
     """Pass an internal error to a function, or print it if that fails; this never raises."""
     try:
-        on_fault(what, fault)
+        on_fault(activity, fault)
     except Exception:  # noqa: BLE001 - the function that reports errors may fail
         with contextlib.suppress(Exception):
-            print_fault_once(what, fault)
+            print_fault_once(activity, fault)
 
 
 def with_fallback(
-    what: str,
+    activity: str,
     function: Callable[..., Any],
     otherwise: Callable[..., Any],
     on_fault: OnFault = print_fault,
@@ -130,7 +132,7 @@ def with_fallback(
 
     Parameters
     ----------
-    what : str
+    activity : str
         The activity of ``function``, in a form that follows "while".
     function : callable
         One of our functions; it must not call user code.
@@ -149,22 +151,23 @@ def with_fallback(
         except passing:
             raise
         except Exception as fault:  # noqa: BLE001 - see the module
-            report_fault(what, fault, on_fault)
-        return otherwise(*args, **kwargs)  # outside of the handler, so that an error in it is not chained to ours
+            report_fault(activity, fault, on_fault)
+        # Called outside the handler, so that an error in the fallback is not chained to ours.
+        return otherwise(*args, **kwargs)
 
     return shield
 
 
-def finalize(owner: object, what: str, function: Callable[..., Any], *args: Any) -> None:
-    """Call one of our functions when an object is gone; Python would print its internal errors with a traceback.
+def finalize(owner: object, activity: str, function: Callable[..., Any], *args: Any) -> None:
+    """Call one of our functions when an object is gone; Python itself would print an error with a traceback.
 
     Parameters
     ----------
     owner : object
-    what : str
+    activity : str
         The activity of ``function``, in a form that follows "while".
     function : callable
     *args
-        Its arguments; they must not refer to the owner.
+        The arguments of ``function``; they must not refer to the owner.
     """
-    weakref.finalize(owner, with_fallback(what, function, lambda *_: None, print_fault_once), *args)
+    weakref.finalize(owner, with_fallback(activity, function, lambda *_: None, print_fault_once), *args)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-#: The attribute of a report that is not part of its data.
+#: The attribute of a report that holds the function that finds scripts; it is not part of the report's data.
 _REPRODUCE = "_reproduce"
 
 

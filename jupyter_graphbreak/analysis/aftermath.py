@@ -100,7 +100,7 @@ class ResumeTable:
         return by_code
 
     def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        ended: dict[tuple[str, str, int | None], FoldedBreak] = {}  # by function, file and the line that led to it
+        ended: dict[tuple[str, str, int | None], FoldedBreak] = {}  # by function, file and line of a frame's end
         by_frame: dict[tuple[int | None, int], int] = {}  # by frame id, which all compilations of a code object share
         for frame in frames:
             name, filename, line = frame.code
@@ -111,7 +111,7 @@ class ResumeTable:
                     index = by_frame.get((frame.key.autograd, frame.key.frame))
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
-                if index is None:  # its name contains the line of the break in its own function
+                if index is None:  # a resume function's name contains the line of the break in the function it resumes
                     break_index = ended.get((plain_function(name), filename, line))
                     created = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resumed_at
@@ -126,7 +126,7 @@ class ResumeTable:
             self._of_frame[frame.ident] = resume.id
 
     def _store_ending(self, frame: FrameLedger, ended: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
-        """Store the break at which a frame ends under its line in the frame's own function."""
+        """Store the break at which a frame ends, by the line in the frame's own function."""
         ending, event = self._breaks.ending(frame), frame.ending
         if ending is None or event is None:
             return
@@ -134,7 +134,7 @@ class ResumeTable:
             ended[plain_function(entry.function), entry.filename, entry.line] = ending
 
     def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        """Find the frames that contain the resume functions without their own frame.
+        """Find the frames that contain the resume functions that have no frame of their own.
 
         If breaks are nested, a caller's resume function begins by calling the resume function of the function it had
         called. A frame that compiles the first function contains the second, and so on inwards.
@@ -248,9 +248,9 @@ def block_around(source: Source, line: int) -> SkipKind | None:
 
 
 def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
-    """Return the block around the calls ``f(*args)`` of a function, if it is the same for all of them.
+    """Return the block around the calls ``f(*args)`` in a function, if it is the same for all of them.
 
-    Use it for a function that is called in this way, if the call itself is not known. The line is its first one.
+    This is for a break at such a call whose line is not known. ``line`` is the first line of the function.
     """
     blocks: set[SkipKind | None] = set()
     for tree in _trees(source, line):
@@ -295,7 +295,7 @@ def _block_in(tree: ast.Module, line: int) -> SkipKind | None:
 
 
 def _is_in_protected_part(node: ast.Try, line: int) -> bool:
-    """Whether a line is in the part of a try statement that Dynamo cannot leave."""
+    """Return whether a line is in the part of a try statement that Dynamo cannot leave."""
     body = node.body + [statement for handler in node.handlers for statement in handler.body] + node.finalbody
     return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for statement in body)
 
@@ -421,7 +421,7 @@ class SkipTable:
         )
 
     def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can apply the way out: not if it means moving lines of a library."""
+        """Return whether the user can apply a reason's way out, which must not move lines of a library."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:

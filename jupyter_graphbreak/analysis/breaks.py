@@ -86,7 +86,7 @@ class SameLineBreaks:
     def count_preceding(self, frame: FrameLedger, event: BreakEvent) -> int:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
-        own = _own_entry(frame, event)
+        own = _entry_of_frame(frame, event)
         if own is None or event.message.inlined or own.line != resumed_at(name) or own.line is None:
             return 0
         if self._is_reached_again(own.filename, own.line, _is_branch(event)):
@@ -96,7 +96,7 @@ class SameLineBreaks:
     def leave_frame(self, frame: FrameLedger) -> None:
         """Remember the event at which a frame ends: it may create resume functions."""
         event = frame.ending
-        own = _own_entry(frame, event) if event is not None else None
+        own = _entry_of_frame(frame, event) if event is not None else None
         if event is None or own is None:
             return
         name, filename, _ = frame.code
@@ -109,7 +109,7 @@ class SameLineBreaks:
         )
 
 
-def _own_entry(frame: FrameLedger, event: BreakEvent) -> StackEntry | None:
+def _entry_of_frame(frame: FrameLedger, event: BreakEvent) -> StackEntry | None:
     return next(iter(frame.stack_from(event)), None)
 
 
@@ -185,7 +185,7 @@ class FoldedBreak:
     Parameters
     ----------
     preceding : int
-        The number of breaks of its kind known to come before it on its line.
+        The number of breaks of the same kind that are known to precede this one on its line.
     reasons : list of str
         Dynamo's internal names for the reason why the graphs before the break ended.
     """
@@ -230,7 +230,7 @@ class BreakTable:
         self._same_line = SameLineBreaks(sources.is_reached_again)
         self._given_up_at: dict[
             tuple[str, str, int], list[FoldedBreak]
-        ] = {}  # by the code that runs eagerly because of it
+        ] = {}  # by the code that runs eagerly because of the breaks
 
     def fold(self, frame: FrameLedger) -> None:
         """Fold the events of a frame."""
@@ -267,7 +267,7 @@ class BreakTable:
     def fold_refusal(self, refusal: additions.FrameRefused, order: int) -> tuple[FoldedBreak, Setting | None]:
         """Add a break at the first line of a function that Dynamo refused to begin, such as a generator.
 
-        Return it with the setting in force there. The order is the number of the refusal's record.
+        Return the break with the setting in force there. ``order`` is the number of the refusal's record.
         """
         registry = refusal.registry
         cause = messages.Cause(
@@ -305,7 +305,7 @@ class BreakTable:
             return None
         earlier = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
         by_id = {folded.ident: folded for folded in self._breaks}
-        below_own = True  # still in the library, or at the line of the user's code that called it
+        below_own = True  # whether the entry is in the library, or at the line of the user's code that called it
         for entry in reversed(refusal.above):
             for event, ident in earlier:
                 stack = event.conditions.whole_stack or event.message.stack
@@ -411,7 +411,7 @@ class BreakTable:
             self._breaks.append(folded)
             same_line.append(folded)
         elif folded.location is not None and folded.location.column is None and location is not None:
-            folded.location = location  # it may have columns, which distinguish this place from others on the line
+            folded.location = location  # this location may have columns, which tell it from others on the line
         self._of_event[id(event)] = folded
         self._events.append((event, folded.ident))
         self._scopes.govern(occurrence.setting, folded.ident)
@@ -466,7 +466,7 @@ class BreakTable:
 def _under_fullgraph(
     ordered: list[tuple[BreakEvent, str]], *, fullgraph_captures: bool | None
 ) -> tuple[list[str], str | None]:
-    """Return the breaks that ``fullgraph=True`` captures, and the break at which it raises an error at the latest.
+    """Return the breaks that ``fullgraph=True`` captures, and the break at or before which it raises an error.
 
     Parameters
     ----------
@@ -487,13 +487,13 @@ def _under_fullgraph(
             return captured, None if captured and hints.may_follow_from_earlier(cause.hints) else ident
         if ident not in captured:
             captured.append(ident)
-        if event.failed:  # the rest, which ran eagerly, would be traced as part of its caller
+        if event.failed:  # the rest of the frame, which ran eagerly, would be traced as part of the caller
             break
     return captured, None
 
 
 def _code_of(event: BreakEvent) -> list[StackEntry]:
-    """Return the stack down to the break; for a refused function, it ends with that function."""
+    """Return an event's stack down to the break; the stack of a refused function ends with that function."""
     conditions = event.conditions
     stack = conditions.whole_stack or event.message.stack
     if isinstance(conditions, additions.FrameRefused) and conditions.filename is not None:
@@ -508,11 +508,11 @@ def _is_at_line(entry: StackEntry, other: StackEntry) -> bool:
     return other.line <= entry.line <= (other.end_line or other.line)
 
 
-def _may_be_same(known: FoldedBreak, location: Location | None, preceding: int) -> bool:
-    """Return whether a break on the line of a known break may be the same one."""
-    if known.location is not None and location is not None and known.location.column is location.column is None:
-        return known.preceding == preceding
-    return _may_overlap(known.location, location)
+def _may_be_same(folded: FoldedBreak, location: Location | None, preceding: int) -> bool:
+    """Return whether a break on the line of a folded break may be the same break."""
+    if folded.location is not None and location is not None and folded.location.column is location.column is None:
+        return folded.preceding == preceding
+    return _may_overlap(folded.location, location)
 
 
 def _may_overlap(one: Location | None, other: Location | None) -> bool:

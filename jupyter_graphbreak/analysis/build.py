@@ -56,11 +56,11 @@ def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
             for name, value in settings.values.items()
             if name not in values or name not in settings.defaults
         )
-    notes = [note for name in values if (note := _change(name, ledger.settings)) is not None]
+    notes = [note for name in values if (note := _note_on_change(name, ledger.settings)) is not None]
     return values, notes
 
 
-def _change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
+def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
     steps: list[tuple[str, Any]] = []
     for frame, settings in recorded:
         value = settings.values.get(name, _DEFAULT)
@@ -69,11 +69,14 @@ def _change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnosti
     if len(steps) == 1:
         return None
     (first, value), *later = steps
-    words = [f"{_word(value)} for frame {first}", *(f"{_word(value)} from frame {frame} on" for frame, value in later)]
+    words = [
+        f"{_value_in_words(value)} for frame {first}",
+        *(f"{_value_in_words(value)} from frame {frame} on" for frame, value in later),
+    ]
     return Diagnostic("info", f"The setting {name} changed during the run: {', '.join(words)}.")
 
 
-def _word(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     return "its default" if value is _DEFAULT else repr(value)
 
 
@@ -82,8 +85,8 @@ _T = TypeVar("_T")
 _INTERNAL_ERROR = "InternalTorchDynamoError"
 #: Exceptions whose class name differs from the type of the break that they report.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
-#: The comment of an inserted statement that compiles something.
-_UNDO = "# delete this line to run it eagerly"
+#: The comment at the end of an inserted statement that compiles something.
+_UNDO_COMMENT = "# delete this line to run it eagerly"
 #: Trace entries that show whether inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
 _CACHE_MISSES = ("artifact:fx_graph_cache_miss",)
@@ -194,7 +197,9 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         paths=paths,
         what_if=parts.build("consequences of stricter settings", lambda: breaks.what_if(run.torch), WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
-        held=parts.build("the list of functions compiled before the run", lambda: _held_code(ledger, sources), None),
+        held=parts.build(
+            "the list of functions compiled before the run", lambda: _held_functions(ledger, sources), None
+        ),
         diagnostics=[*ledger.notes, *notes, *repeated, *saved],
     )
 
@@ -268,7 +273,7 @@ def _insertion(compiled: CompiledForReport, sources: Sources) -> Edit | None:
     if source.kind != "cell":
         return None
     line = compiled.line + sources.line_offset(compiled.filename)
-    return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO}")
+    return Edit(source.id, line, line - 1, "", f"{compiled.code}  {_UNDO_COMMENT}")
 
 
 def _device(device: DeviceUsed) -> Device:
@@ -322,8 +327,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     return RunError(error.type, message, location, cause.id if cause is not None else None)
 
 
-def _source_text(recorded: SourceRecorded, kinds: Sources) -> SourceText:
-    kind = recorded.kind_of_source or kinds.kind(recorded.filename)
+def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
+    kind = recorded.kind_of_source or sources.kind(recorded.filename)
     return SourceText(
         filename=recorded.filename,
         name=recorded.name,
@@ -335,8 +340,8 @@ def _source_text(recorded: SourceRecorded, kinds: Sources) -> SourceText:
     )
 
 
-def _held_code(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
-    """Return the functions that PyTorch held when the run began; empty for a log, which begins with the process."""
+def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
+    """Return the functions compiled before the run began; empty for a log, which begins with the process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     held = (

@@ -143,12 +143,12 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
             skipped=_lines(sources, branch, skipped - lines),
         )
         for (question, call), branches in questions.items()
-        for branch, (answer, lines, skipped) in _decided(call, branches).items()
+        for branch, (answer, lines, skipped) in _decided_branches(call, branches).items()
     ]
 
 
-def _decided(call: StackEntry, branches: _Branches) -> _Branches:
-    """Return the branches that the answer decides.
+def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
+    """Return the branches that the answer to a question decides.
 
     In ``slow = not is_compiling() and x.dim() > 1``, the jump on the question's own line changes nothing. It is left
     out if the answer also decides something else, and so is the entry of the question itself.
@@ -166,5 +166,5 @@ def _lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list
     if branch is None:
         return []
     found = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
-    # Without their text: the branch may be most of a function.
+    # Leave out the text of the lines: the branch may be most of a function.
     return [replace(location, code=None) for location in found if location is not None]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
 
 #: The beginning of PyTorch's reason for not using a CUDA graph. ``_FOUND_FROM`` precedes the stack of the cause.
-_SKIPPING = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
+_CUDAGRAPH_SKIP = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
 _PLACE = re.compile(
     r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
 )
@@ -171,7 +171,7 @@ class _Traces:
 
 def _split_reason(message: str) -> tuple[str, str]:
     """Return the reason for not using a CUDA graph, and the stack of the cause."""
-    text = _SKIPPING.sub("", message.strip())
+    text = _CUDAGRAPH_SKIP.sub("", message.strip())
     reason, *stack = _FOUND_FROM.split(text, maxsplit=1)
     return reason.strip(), "".join(stack)
 
@@ -189,7 +189,7 @@ def _letter(index: int) -> str:
 _COMMENT = re.compile(r"#\s*File: (?P<file>.{1,4096}):(?P<line>\d{1,9}) in (?P<name>[^,]{1,300}), code: ?(?P<code>.*)$")
 _TENSOR = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$")
 #: The errors of ``ast.parse`` for a text that is not Python, or that is nested too deeply.
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _SIZE = re.compile(r"[0-9]{1,18}")
 _SUBGRAPH = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
 _OPERATORS = {
@@ -321,7 +321,7 @@ def parse_tensor(annotation: str) -> CodeTensor:
 def _inputs(signature: str) -> tuple[list[CodeInput], bool]:
     try:
         function = ast.parse(signature + " pass").body[0]
-    except _UNREADABLE:
+    except _PARSE_ERRORS:
         return [], False
     if not isinstance(function, ast.FunctionDef):
         return [], False
@@ -338,7 +338,7 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
     """Return the operation in a statement, if any, and whether the statement was understood."""
     try:
         statement, *more = ast.parse(text).body
-    except _UNREADABLE:
+    except _PARSE_ERRORS:
         return None, False
     if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
         target = f"operator.i{_OPERATORS.get(type(statement.op), type(statement.op).__name__)}".rstrip("_")

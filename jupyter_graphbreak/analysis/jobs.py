@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     _Occurrence = tuple[Process, Break, JobPlace | None]
 
-#: Each rank has its own device, and objects in guards have a different address in each process.
-_OWN_NUMBERS = re.compile(
+#: Numbers that differ between ranks: those of devices, and the addresses of objects in guards.
+_RANK_SPECIFIC_NUMBERS = re.compile(
     rb"(?P<device>\b(?:cuda|xpu|hpu|npu|mtia):|\bindex=|_rank_)\d+\w*|\b(?:0x[0-9a-f]{6,}|\d{9,})\b"
 )
 _SECONDS = re.compile(rb'"\w+_s":[\d.e+-]+')
@@ -69,7 +69,7 @@ def build_job(
 def fingerprint(report: Report) -> bytes:
     """Return a value that is the same for reports that differ only in times, device numbers and object addresses."""
     text = msgspec.json.encode(replace(report, timing=Timing(), startup=None))
-    return hashlib.sha256(_OWN_NUMBERS.sub(rb"\g<device>N", _SECONDS.sub(b"", text))).digest()
+    return hashlib.sha256(_RANK_SPECIFIC_NUMBERS.sub(rb"\g<device>N", _SECONDS.sub(b"", text))).digest()
 
 
 def _folded(processes: list[Process]) -> list[Process]:
@@ -77,7 +77,7 @@ def _folded(processes: list[Process]) -> list[Process]:
     folded: list[Process] = []
     positions: dict[bytes, int] = {}
     equal: dict[int, list[EqualProcess]] = defaultdict(list)
-    known: dict[int, bytes] = {}  # equal processes may share one report
+    known: dict[int, bytes] = {}  # fingerprints by the id of the report, which equal processes may share
     for process in processes:
         if process.rank is None:
             folded.append(process)

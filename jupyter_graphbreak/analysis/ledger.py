@@ -32,13 +32,14 @@ _PAIRS = (
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
     ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
-#: If the user's logs show graph breaks, torch 2.9 repeats the error at which it gives a frame up as a break.
+#: If the user's logs show graph breaks, torch 2.9 repeats, as a break, the error at which it gives a frame up.
 _REPETITION = "Graph break: skip: "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
-#: PyTorch's reasons for a recompile are shorter than this, and its limit allows fewer compilations.
+#: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
-_LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")  # the last two before torch 2.11
+#: The beginnings of PyTorch's reasons for not compiling a frame again; the last two are from torch < 2.11.
+_LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")
 
 
 @dataclass
@@ -140,7 +141,7 @@ class FrameLedger:
 
     @property
     def ending(self) -> BreakEvent | None:
-        """The event that ends its graphs and starts its resume functions, if there is one."""
+        """The event that ends the frame's graphs and starts its resume functions, if there is one."""
         return next((event for event in reversed(self.events) if not event.failed), None)
 
     @property
@@ -391,7 +392,10 @@ class _LedgerReader:
                 pass
 
     def _note_cudagraph_skip(self, frame: FrameLedger, metrics: dict[str, Any]) -> None:
-        """Add the last reason of a frame from its metrics, unless our hooks recorded it; a log has only the metrics."""
+        """Add the last reason for not using a CUDA graph from a frame's metrics, unless our hooks recorded it.
+
+        A log has only the metrics.
+        """
         reason = metrics.get("cudagraph_skip_reason")
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
@@ -423,7 +427,7 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     text = record.payload or ""
     given_up = frame.given_up
     if text.startswith(_REPETITION) and given_up is not None:
-        given_up.raised = False  # the function then runs eagerly
+        given_up.raised = False  # the user saw no error: the function then runs eagerly
         ledger.kinds[record.kind] -= 1
         return
     seen, frame.pending_break = frame.pending_break, None
@@ -452,7 +456,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
     if seen is None and last is not None and last.attempt == record.attempt:
-        last.failed = True  # a log: Dynamo gave the frame up at the break it had logged; errors are not logged before
+        last.failed = True  # in a log: Dynamo gave the frame up at the break it logged; an error is not logged earlier
         return
     conditions = seen or additions.Conditions()
     frame.events.append(
@@ -472,7 +476,7 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
 
 
 def _infer_giving_up(frame: FrameLedger) -> None:
-    """Mark a frame as given up if there is no code or resume function after its break; torch < 2.11 is silent."""
+    """Mark a frame as given up if its break leaves no code or resume function; torch < 2.11 does not record it."""
     has_result = frame.compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True
@@ -491,7 +495,7 @@ def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
 def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     """Return a warning for everything that our hooks, the trace or both failed to record.
 
-    If they disagree, a report without breaks may be wrong.
+    If the hooks and the trace disagree, a report without breaks may be wrong.
     """
     sentences = []
     for what, hook_kind, trace_kind in _PAIRS:
@@ -518,7 +522,7 @@ def _records(number: int) -> str:
 def _reasons(payload: str) -> list[str]:
     """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
 
-    Code that a trial compiled is not a version of the program.
+    Reasons about code that a trial compiled are left out: that code is not a version of the program.
     """
     try:
         reasons = msgspec.json.decode(payload)

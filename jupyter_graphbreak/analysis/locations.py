@@ -102,7 +102,8 @@ def _nodes_at(tree: ast.AST, line: int, column: int) -> Iterator[ast.stmt | ast.
 def _head_of(node: ast.AST) -> ExpressionRange | None:
     """Return the range of the condition of an ``if``, ``while`` or ``assert``, or of what a ``for`` loop iterates over.
 
-    If that begins on a later line, the range begins with the statement, so that a place keeps its line.
+    If the condition or iterable begins on a later line, the range begins with the statement, so that a place keeps
+    its line.
     """
     if isinstance(node, ast.If | ast.While | ast.Assert):
         head = node.test
@@ -145,7 +146,7 @@ def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
 
 
 #: Functions and methods that write messages.
-_WRITES = frozenset({
+_MESSAGE_WRITERS = frozenset({
     "print", "pprint", "write", "warn", "warning", "warning_once", "debug", "info", "error", "exception", "critical",
     "log",
 })  # fmt: skip
@@ -154,7 +155,7 @@ _WRITES = frozenset({
 def _writes_message(statement: ast.stmt) -> bool:
     match statement:
         case ast.Expr(ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))):
-            return name in _WRITES
+            return name in _MESSAGE_WRITERS
     return False
 
 
@@ -190,7 +191,7 @@ class SourceText(msgspec.Struct, frozen=True):
     segments : list of Segment
         The known parts of the text.
     lines : dict
-        Further single lines, by the number in the code.
+        Further single lines, by their numbers in the code.
     line_offset, indent : int
         The number of lines at the front of a cell, and of characters at the front of each line, that the notebook
         removed before it ran the cell.
@@ -291,7 +292,7 @@ class Sources:
         return files
 
     def name_of(self, ident: str) -> str:
-        """Return the user's name of the source with an id."""
+        """Return the user's name of the source with the given id."""
         return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
 
     def name_function(self, filename: str, line: int, name: str) -> None:
@@ -397,7 +398,7 @@ class Sources:
         return self._branch_uses[text.filename].get(location.line)
 
     def filename_ending_with(self, path: str) -> str | None:
-        """Return the file name of the only recorded source whose path ends like this; ``None`` if there are several."""
+        """Return the file name of the recorded source whose path ends with ``path``, if there is exactly one."""
         known = [filename for filename in self._texts if filename.endswith(path)]
         return known[0] if len(known) == 1 else None
 

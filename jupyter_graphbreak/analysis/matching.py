@@ -46,18 +46,18 @@ class Reuse:
         The run that compiled something.
     other : Report
         The earlier or later run that may have reused code instead.
-    only_here : list of Break
-        The breaks of the run that the other does not report.
+    unmatched : list of Break
+        The breaks of the run that the other run does not report.
     lines : mapping
         The corresponding lines of the other run, by the lines of the run.
 
     Attributes
     ----------
     hidden : list of Break
-        Those of ``only_here`` that may have occurred unseen in the other run.
+        Those of ``unmatched`` that may have occurred unseen in the other run.
     """
 
-    def __init__(self, run: Report, other: Report, only_here: list[Break], lines: Mapping[Line, Line]) -> None:
+    def __init__(self, run: Report, other: Report, unmatched: list[Break], lines: Mapping[Line, Line]) -> None:
         self._run = run
         self._lines = lines
         self._frames = {frame.id: frame for frame in run.frames}
@@ -81,9 +81,9 @@ class Reuse:
         self._reused = self._held - begun - refused
         #: Frames that the other run compiled from scratch.
         self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
-        self.hidden = [break_ for break_ in only_here if self._may_be_hidden(break_)]
+        self.hidden = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
         self._hidden = set(map(id, self.hidden))
-        gone = [part for break_ in only_here if id(break_) not in self._hidden for part in self._parts(break_)]
+        gone = [part for break_ in unmatched if id(break_) not in self._hidden for part in self._parts(break_)]
         self._gone = {_identity(part, self._names) for part in gone}
 
     @property
@@ -283,7 +283,7 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
 
 
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
-    """Yield the lines of two texts that correspond: where they begin in both, and how many they are.
+    """Yield the blocks of corresponding lines in two texts: the start in each text, and the number of lines.
 
     A text diff takes far too long for long texts with many equal lines. In these, only unique lines, and equal lines
     at the beginning and at the end, correspond.

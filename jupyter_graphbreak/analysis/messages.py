@@ -30,7 +30,7 @@ _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message
 #: Torch 2.9 and 2.10 put the code object, with its address and file, before the reason why a call is skipped.
 _SKIPPED_INLINING = re.compile(r"\ASKIPPED INLINING <code object [^\n]{0,8192}?, line \d{1,9}>: ")
 
-#: Entries of Dynamo's own traceback: it inlines a called function; it traces an instruction.
+#: Parts of Dynamo's own traceback that show that it inlines a called function, or traces an instruction.
 _INLINING = ", in inline_call\n"
 _OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][A-Z_0-9]+)$', re.MULTILINE)
 
@@ -98,7 +98,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     Parameters
     ----------
     exception : str or None
-        The class of the underlying exception, the name of the cause if the message has none.
+        The class of the underlying exception. It becomes the name of the cause if the message has none.
     packages : PackagePaths
         The folders of the run's packages.
     """

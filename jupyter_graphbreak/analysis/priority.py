@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 AnyReport = TypeVar("AnyReport", bound="Report")
 
 #: Folders in which libraries keep the code of single models; code elsewhere affects every model.
-_MODELS = {"model", "models"}
+_MODEL_FOLDERS = {"model", "models"}
 
 
 def with_priorities(report: AnyReport) -> AnyReport:
@@ -121,7 +121,7 @@ def _rank(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callab
             return 0, -time, 0
         folders = (source.path or "").split("/")[:-1]
         weight = break_.cost.graphs + break_.cost.eager if break_.cost is not None else 0
-        return 3 if break_.minor else 1 if _MODELS & set(folders) else 2, -time, -weight
+        return 3 if break_.minor else 1 if _MODEL_FOLDERS & set(folders) else 2, -time, -weight
 
     return rank
 

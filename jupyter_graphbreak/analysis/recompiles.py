@@ -55,7 +55,7 @@ def guard(reason: str) -> str:
 #: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
 _PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
 #: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
-_FRAMEWORK = re.compile(r"2 <= [^<>=]+$")
+_FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 
 
 def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
@@ -63,19 +63,19 @@ def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
     named = _PLACE.search(reason) if location is None else None
-    if named is not None and not _FRAMEWORK.match(text):
+    if named is not None and not _FRAMEWORK_GUARD.match(text):
         filename = sources.filename_ending_with(named["path"])
         if filename is not None:
             location = sources.location(filename, int(named["line"]), named["function"])
     return GuardFailure(text, location)
 
 
-_FUNCTION = "only the options of the outer call count"
-_MODULE = (
+_RESULT_FOR_FUNCTION = "only the options of the outer call count"
+_RESULT_FOR_MODULE = (
     "the result is a plain function around its forward, without state_dict, parameters or hooks, and only the options "
     "of the outer call count"
 )
-_OPTIMIZED = "only the options of the inner call count"
+_RESULT_FOR_OPTIMIZED = "only the options of the inner call count"
 
 
 def sentence_on_repeated_compiling(name: str, where: str, *, is_module: bool, stays_module: bool) -> str:
@@ -91,6 +91,6 @@ def sentence_on_repeated_compiling(name: str, where: str, *, is_module: bool, st
         Whether a module was given, and whether the result is one.
     """
     what = f"the compiled module {name}" if is_module else f"{name}, which is compiled already"
-    result = _OPTIMIZED if stays_module else _MODULE if is_module else _FUNCTION
+    result = _RESULT_FOR_OPTIMIZED if stays_module else _RESULT_FOR_MODULE if is_module else _RESULT_FOR_FUNCTION
     place = f" ({where})" if where else ""
     return f"torch.compile was applied to {what}{place}: {result}. Compile it once."

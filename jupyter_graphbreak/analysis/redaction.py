@@ -302,7 +302,7 @@ def _names_by_id() -> dict[str | None, set[str]]:
 
 _WORD = re.compile(r"\w+")
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
-#: No real function has been resumed so often.
+#: The maximum length of all resume prefixes of a name; no real function is resumed 50 times.
 _MAX_PREFIX_LENGTH = 50 * len(_RESUME_PREFIX)
 _RESUME_SUFFIX = re.compile(r"_at_(\d{1,9})$")
 _GUARDS = re.compile(
@@ -537,8 +537,8 @@ def _release(version: str) -> str | None:
     return match[1] if match is not None else None
 
 
-def _allow_matching(pattern: re.Pattern[str], other: str) -> Callable[[str], str]:
-    return lambda text: text if pattern.fullmatch(text) else other
+def _allow_matching(pattern: re.Pattern[str], replacement: str) -> Callable[[str], str]:
+    return lambda text: text if pattern.fullmatch(text) else replacement
 
 
 def _is_symbolic(text: str) -> bool:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.ledger import Ledger
     from jupyter_graphbreak.analysis.locations import Sources
 
-_WHOLE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
-_PARTS = "compile each part in place with `part.compile()`"
+_ADVICE_FOR_MODULE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
+_ADVICE_FOR_PARTS = "compile each part in place with `part.compile()`"
 #: How to repair files that are already saved.
 REPAIR = (
     "A file that is saved already is repaired by `graphbreak checkpoint FILE -o NEW`, or by "
@@ -29,12 +29,12 @@ def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
         if saved.is_module:
             sentence = (
                 f"{where} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
-                f"later PyTorch may not load: {_WHOLE}."
+                f"later PyTorch may not load: {_ADVICE_FOR_MODULE}."
             )
         else:
             sentence = (
                 f"{where} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
-                f"them: {_PARTS if saved.is_part else _WHOLE}. {REPAIR}"
+                f"them: {_ADVICE_FOR_PARTS if saved.is_part else _ADVICE_FOR_MODULE}. {REPAIR}"
             )
         notes.append(Diagnostic("info", sentence))
     return notes

@@ -131,7 +131,7 @@ class ScopeTable:
         return self._fullgraph(site) if site is not None else None
 
     def setting(self, conditions: additions.Conditions, place: Location | None) -> tuple[Setting | None, str | None]:
-        """Return the setting in force at an event, and a clause that explains a disagreement of run and source, if any.
+        """Return the setting in force at an event, and a clause that explains any conflict between run and source.
 
         Parameters
         ----------

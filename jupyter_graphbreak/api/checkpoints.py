@@ -42,7 +42,7 @@ class RepairedCheckpoint:
     path : Path
         The new file.
     renamed : dict
-        The new name by the old one.
+        The new names by the old ones.
     on_cpu : bool
         Whether the tensors are on the CPU now, because this machine lacks their device.
     """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: Inductor's code for the CPU includes these headers; the first is part of Python, the second of the compiler.
 _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
 _PROBE = 'extern "C" int add_one(int number) { return number + 1; }\n'
-_COMPILER_S = 60
+_COMPILER_TIMEOUT_S = 60
 #: The beginnings of names of environment variables on which compiling depends.
 _SETTINGS = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _REINSTALL = "pip install --force-reinstall"
@@ -90,12 +90,12 @@ def examine_installation() -> Iterator[Requirement]:
         if finding.fix is not None:
             return
     success = _last_success()
-    is_known = success is not None
-    triton, breaks_pytorch = _triton(is_known=is_known)
+    is_verified = success is not None
+    triton, breaks_pytorch = _triton(is_verified=is_verified)
     yield triton
     if breaks_pytorch:
         return
-    python = _python(is_known=is_known)
+    python = _python(is_verified=is_verified)
     yield python
     if python.fix is not None:
         return
@@ -104,7 +104,7 @@ def examine_installation() -> Iterator[Requirement]:
     cuda = why_no_cuda()
     if cuda is not None:
         yield _without_cuda(cuda)
-    switch = why_compile_is_disabled() if not is_known else ""
+    switch = why_compile_is_disabled() if not is_verified else ""
     if switch:
         yield Requirement("Settings", switch, "Unset the variable, or set it to 0.")
         return
@@ -113,7 +113,7 @@ def examine_installation() -> Iterator[Requirement]:
         if (compiler if device.type == "cpu" else triton).fix is None:
             functions.append(_compiled_before(device, success) if success is not None else _compiled_function(device))
             yield functions[-1]
-    if not is_known and not any(finding.fix for finding in (compiler, triton, *functions)):
+    if not is_verified and not any(finding.fix for finding in (compiler, triton, *functions)):
         _keep_success()
 
 
@@ -186,7 +186,7 @@ def _pytorch() -> Requirement:
         try:
             importlib.import_module("torch")
         except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
-            return Requirement(what, _fails_to_import(error), f"Install it again: `{_REINSTALL} torch`.")
+            return Requirement(what, _import_failure(error), f"Install it again: `{_REINSTALL} torch`.")
     try:
         return Requirement(what, f"version {require_torch()} is installed.")
     except TorchUnavailable as error:
@@ -194,14 +194,14 @@ def _pytorch() -> Requirement:
         return Requirement(what, f"{sentence}.", f"Install it: `{command}`.")
 
 
-def _fails_to_import(error: BaseException, version: str | None = None) -> str:
+def _import_failure(error: BaseException, version: str | None = None) -> str:
     installed = f"version {version}" if version else "it"
     return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
-def _python(*, is_known: bool) -> Requirement:
+def _python(*, is_verified: bool) -> Requirement:
     version = f"Python {platform.python_version()}"
-    if not is_known:
+    if not is_verified:
         try:
             import_compilers()
         except Exception as error:  # noqa: BLE001 - the failure is the finding
@@ -236,10 +236,10 @@ def _folder() -> Requirement:
     return Requirement(what, f"{folder} can be written.")
 
 
-def _compiler(known: str | None) -> Requirement:
+def _compiler(verified: str | None) -> Requirement:
     what = "C++ compiler"
     try:
-        name = known if known is not None else cpp_compiler()
+        name = verified if verified is not None else cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
         searched = os.environ.get("CXX")
         missing = f"{searched}, which CXX names, does not run." if searched else "none was found; the CPU needs one."
@@ -277,7 +277,7 @@ class _Problem:
 
 def _compile(compiler: str, headers: list[str]) -> _Problem | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
-    # In the cache folder, from which inductor loads its code: programs may be forbidden there.
+    # Compile in the cache folder, from which inductor loads its code, because programs may be forbidden there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE)
@@ -285,7 +285,7 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
         command = [*shlex.split(compiler), "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *options]
         command += [str(source), "-o", str(library)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILER_S)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILER_TIMEOUT_S)
             if done.returncode != 0:
                 errors = [line for line in done.stderr.split("\n") if "error" in line] or done.stderr.split("\n")
                 return _Problem(errors[0].strip())
@@ -298,12 +298,12 @@ def _compile(compiler: str, headers: list[str]) -> _Problem | None:
         return None if result == 2 else _Problem("the compiled code returns a wrong number")  # noqa: PLR2004
 
 
-def _triton(*, is_known: bool) -> tuple[Requirement, bool]:
+def _triton(*, is_verified: bool) -> tuple[Requirement, bool]:
     """Check Triton; also return whether PyTorch's compiler cannot be imported because of it.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """
-    what, wanted = "Triton", _wanted()
+    what, wanted = "Triton", _required_triton()
     is_needed = len(devices()) > 1
     try:
         version = importlib.metadata.version("triton")
@@ -319,10 +319,10 @@ def _triton(*, is_known: bool) -> tuple[Requirement, bool]:
         says = f"version {version} is installed, and this PyTorch needs {wanted}."
         return Requirement(what, says, f"Install it: `pip install '{wanted}'`."), False
     try:
-        if not is_known:
+        if not is_verified:
             importlib.import_module("triton")
     except Exception as error:  # noqa: BLE001 - the failure is the finding
-        says, breaks_pytorch = _fails_to_import(error, version), not isinstance(error, ImportError)
+        says, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
             return Requirement(what, f"{says} (only GPUs need it)."), False
         instead = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
@@ -331,7 +331,7 @@ def _triton(*, is_known: bool) -> tuple[Requirement, bool]:
     return Requirement(what, f"version {version} is installed." if version else "it is installed."), False
 
 
-def _wanted() -> str:
+def _required_triton() -> str:
     """Return the requirement for the Triton that this PyTorch needs, in the syntax of ``pip``."""
     try:
         required = importlib.metadata.requires("torch") or []
@@ -340,9 +340,9 @@ def _wanted() -> str:
     return next((line.split(";")[0].strip() for line in required if line.startswith("triton")), "triton")
 
 
-def _fits(version: str, wanted: str) -> bool:
+def _fits(version: str, requirement: str) -> bool:
     """Return whether a version of Triton is one that PyTorch requires: "triton==3.5.1" or "triton~=3.9.0"."""
-    match = re.search(r"(==|~=) *([\d.]+)", wanted)
+    match = re.search(r"(==|~=) *([\d.]+)", requirement)
     if match is None:
         return True
     operator, number = match.groups()

@@ -52,7 +52,7 @@ class Logs(NamedTuple):
     provide : callable
         Provides a file on disk, given its name.
     describe : callable
-        Returns the name of a file in messages.
+        Returns the name of a file for messages.
     are_checked : bool
         Whether each file is known to be a trace.
     """
@@ -233,7 +233,7 @@ def _answers_here(
 
 
 def _answer(logs: Logs, name: str, explain: Callable[[Path], _Answer]) -> _Answer:
-    """Return the content of a log, with its own name in messages."""
+    """Return the content of a log; an error message contains the log's name, not that of a local copy."""
     try:
         with logs.provide(name) as file:
             answer = explain(file)
@@ -256,7 +256,7 @@ def _answers_in_parallel(
         workers.append(own.worker)
 
     def answer(name: str) -> _Answer:
-        worker: _Worker = own.worker  # sees names in order, so the first of equal reports is always sent
+        worker: _Worker = own.worker  # each worker gets names in order, so the first of equal reports is always sent
         return _answer(logs, name, lambda file: worker.answer(file, deadline, is_checked=logs.are_checked))
 
     threads = ThreadPoolExecutor(number, "graphbreak-log", start)

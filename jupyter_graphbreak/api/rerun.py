@@ -203,7 +203,7 @@ class Rerun:
         checks = []
         groups = {id(group[0]): group for group in instances_of(self._kept.entries)}
         for entry in self._entries(late, "checked"):
-            if id(entry) not in groups:  # it is checked with the first one of its kind
+            if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):
@@ -313,24 +313,24 @@ class Rerun:
                     found.append(self.reproduce(ident, seconds=share, runner=runner))
         return self._update(replace(self.report, reproducers=found))
 
-    def _entries(self, late: float, verb: str) -> Iterator[Entry]:
+    def _entries(self, latest_start: float, verb: str) -> Iterator[Entry]:
         """Yield the entries until time is up; add a note about those left out."""
         for number, entry in enumerate(self._kept.entries):
-            if time.monotonic() > late:
+            if time.monotonic() > latest_start:
                 left = len(self._kept.entries) - number
                 self._notes.append(f"{left} of {number + left} calls were not {verb}: time was up.")
                 return
             yield entry
 
     @contextlib.contextmanager
-    def _noting_failures(self, what: str) -> Iterator[None]:
+    def _noting_failures(self, activity: str) -> Iterator[None]:
         """Add a note if an entry fails, and continue with the others."""
         try:
             yield
         except TimeUpError:
-            self._notes.append(f"{what.capitalize()} took too long and was stopped.")
+            self._notes.append(f"{activity.capitalize()} took too long and was stopped.")
         except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
-            self._notes.append(f"{what.capitalize()} failed ({type(fault).__name__}: {fault}).")
+            self._notes.append(f"{activity.capitalize()} failed ({type(fault).__name__}: {fault}).")
 
     def _update(self, report: schema.Report) -> Report:
         """Store and return an extended report; add a note about each entry that was left out, once."""

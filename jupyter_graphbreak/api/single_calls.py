@@ -295,7 +295,7 @@ def values(
     return _reporting_failures("recording values", analyse)
 
 
-def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:
+def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:
     """Return the report of an analysis with notes about internal errors; it is empty if one of them ended the analysis.
 
     Exceptions that the user's code raises are passed on.
@@ -309,16 +309,18 @@ def _reporting_failures(what: str, analyse: Callable[[], schema.Report], **empty
         new = [note for note in notes if note not in report.diagnostics]
         return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *new]))
     except TimeUpError:
-        return Report.of(_empty_report(Diagnostic("warning", f"{what.capitalize()} took too long and was stopped.")))
+        return Report.of(
+            _empty_report(Diagnostic("warning", f"{activity.capitalize()} took too long and was stopped."))
+        )
     except Exception as fault:
         if not is_internal(fault):
             raise
-        note = internal_error(what, fault)
+        note = internal_error(activity, fault)
         return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
-    """Return a report of a call that was not made."""
+    """Return a report that contains only a note."""
     device = schema.Device("auto", default_device_name())
     return schema.Report("ok", device, diagnostics=[note])
 
@@ -365,12 +367,12 @@ def compare_frontends(
     """
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-    def arguments(given: Any) -> Arguments:
-        if isinstance(given, Arguments):
-            return given
-        return Arguments(*given, **kwargs) if type(given) is tuple else Arguments(given, **kwargs)
+    def arguments(inputs: Any) -> Arguments:
+        if isinstance(inputs, Arguments):
+            return inputs
+        return Arguments(*inputs, **kwargs) if type(inputs) is tuple else Arguments(inputs, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [arguments(given) for given in also], seconds=seconds)
+    return compare(fn, Arguments(*args, **kwargs), [arguments(inputs) for inputs in also], seconds=seconds)
 
 
 def compare(
@@ -389,7 +391,7 @@ def compare(
     Parameters
     ----------
     first, others : Arguments
-        The arguments with which to capture it, and further inputs.
+        The arguments with which to capture the function, and further inputs.
     backend : str
         The backend of ``torch.compile``.
     find_cell : callable
@@ -397,7 +399,7 @@ def compare(
     seconds : float or None
         The time limit; by default 120 seconds.
     copied : CopiedFunction, optional
-        The function with its large memory, if it is a copy.
+        The copy of the function and of its large memory, if ``fn`` is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """

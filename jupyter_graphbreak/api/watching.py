@@ -80,9 +80,9 @@ class Run:
         if children is not None:
             self.job = job_with(self._report, children)
 
-    def give_up(self, what: str, fault: Exception) -> None:
+    def give_up(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error that leaves the run without a report or a job."""
-        note = Diagnostic("error", internal_error(what, fault))
+        note = Diagnostic("error", internal_error(activity, fault))
         report = self._report if self._report is not None else Report("ok", Device("auto", "unknown"))
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
 
@@ -303,7 +303,7 @@ def capture(
 
 @contextlib.contextmanager
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
-    """Compile the modules that the code calls while the context is open, and record which they are."""
+    """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
     from jupyter_graphbreak.compiling.descriptions import described
 
@@ -418,7 +418,7 @@ class EventStream:
         for event in events_of(build_report(records)):
             if self._on_event is None:
                 return
-            if event.kind == "break":  # once, although each function that inlines its line meets it again
+            if event.kind == "break":  # pass it on once, although it recurs in each function that inlines its line
                 if event.text in self._breaks:
                     continue
                 self._breaks.add(event.text)

@@ -402,5 +402,5 @@ def _job_summary(job: Job, ident: str) -> dict[str, Any]:
     }
 
 
-def _short(text: str | None, most: int = _MAX_TEXT) -> str | None:
-    return text if text is None or len(text) <= most else f"{text[:most]}..."
+def _short(text: str | None, max_length: int = _MAX_TEXT) -> str | None:
+    return text if text is None or len(text) <= max_length else f"{text[:max_length]}..."

@@ -49,6 +49,6 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     if len(renamed) > _MAX_NAMES:
         click.echo(f"and {len(renamed) - _MAX_NAMES} more")
     if repaired.on_cpu:
-        click.echo("Its tensors are on the CPU now: this machine lacks the device on which they were.")
+        click.echo("The tensors are now on the CPU: this machine lacks the device on which they were saved.")
     click.echo(one_line(f"Renamed {counted(len(renamed), 'name')}; wrote {new}."))
     return FINE

@@ -52,7 +52,7 @@ def _first_byte(path: Path) -> bytes:
 
 def _report_in_notebook(path: Path) -> Report:
     from jupyter_graphbreak.api.saved import read_notebook
-    from jupyter_graphbreak.notebook_files import UnreadableNotebook  # it imports nbformat, which takes a second
+    from jupyter_graphbreak.notebook_files import UnreadableNotebook  # this imports nbformat, which takes a second
 
     try:
         reports = read_notebook(path)

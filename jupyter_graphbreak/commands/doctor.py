@@ -48,7 +48,7 @@ def doctor_command(form: str) -> int:
 
 @contextlib.contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Hide PyTorch's warnings, which would repeat the findings between them."""
+    """Hide PyTorch's warnings, which would appear among the findings and repeat them."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -149,9 +149,9 @@ def run_program(
     Parameters
     ----------
     compiles : bool
-        Whether to compile what it calls.
+        Whether to compile what the program calls.
     to_stderr : bool
-        Whether its output goes to stderr.
+        Whether the program's output goes to stderr.
     **options
         The options of :func:`jupyter_graphbreak.capture`.
     """
@@ -172,7 +172,7 @@ def run_program(
         except KeyboardInterrupt:
             status = _INTERRUPTED
         except Exception as error:  # noqa: BLE001 - any error of the program
-            own = _own_traceback(error)
+            own = _program_traceback(error)
             sys.excepthook(type(error), error.with_traceback(own), own)
             status = 1
         with contextlib.suppress(OSError, ValueError):
@@ -285,7 +285,7 @@ def _stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
         os.close(kept)
 
 
-def _own_traceback(error: Exception) -> TracebackType | None:
+def _program_traceback(error: Exception) -> TracebackType | None:
     """Return the traceback of an error without the frames that ran the program."""
     from jupyter_graphbreak.analysis.machinery import is_runner
     from jupyter_graphbreak.records.package_paths import package_paths

@@ -75,7 +75,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     libraries : dict
         The versions of other libraries whose code took part, by the name of the module.
     max_recompiles : int
-        The number of times that any function may be recompiled. Updating the baseline keeps it.
+        The number of times that any function may be recompiled. Updating the baseline keeps this number.
     """
 
     version: int = _VERSION
@@ -101,7 +101,7 @@ def read_baseline(text: str) -> Baseline:
         baseline = msgspec.convert(tomllib.loads(text), Baseline)
     except RecursionError:
         raise MalformedBaseline("its tables or lists are nested too deeply") from None
-    except ValueError as error:  # of TOML, of msgspec, or about a number with very many digits
+    except ValueError as error:  # from tomllib or msgspec, or about a number with very many digits
         raise MalformedBaseline(" ".join(str(error).partition("; use sys.")[0].split())) from None
     if baseline.version != _VERSION:
         raise MalformedBaseline(f"it has version {baseline.version}, but this release reads version {_VERSION}")
@@ -168,12 +168,12 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
 def allowed_by(report: Report) -> list[AllowedBreak]:
     """Return the baseline entry that allows each break of a report, in the order of the breaks."""
     paths = {source.id: source.path or "" for source in report.sources}
-    lines = _Lines(report)
+    lines = _SourceLines(report)
     allowed = []
     for break_ in report.breaks:
         location = break_.location
         path, function = _function(paths, location, location.function if location is not None else None)
-        line = " ".join((lines.at(location) or "").split())
+        line = " ".join((lines.line_at(location) or "").split())
         cause = " ".join(_ADDRESS.sub("0x", break_.gb_type).split())
         allowed.append(AllowedBreak(path, function, cause, line, break_.gb_id or ""))
     return allowed
@@ -184,7 +184,7 @@ def _function(paths: dict[str, str], location: Location | None, function: str | 
     return path, function if function and function != "<module>" else ""
 
 
-class _Lines:
+class _SourceLines:
     """The source lines of a report. Each text is split only once, even if it has many breaks."""
 
     def __init__(self, report: Report) -> None:
@@ -193,7 +193,7 @@ class _Lines:
             self._segments[source.id] += source.segments
         self._lines: dict[str, dict[int, str]] = {}
 
-    def at(self, location: Location | None) -> str | None:
+    def line_at(self, location: Location | None) -> str | None:
         """Return the source line on which a location begins, or the known part of it."""
         if location is None:
             return None
@@ -253,7 +253,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
     target = Path(os.path.realpath(path))
     with contextlib.suppress(FileNotFoundError):
         load_baseline(target)
-        if not os.access(target, os.W_OK):  # os.replace below would not notice
+        if not os.access(target, os.W_OK):  # replacing the file would ignore that it is read-only
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     with replacing(target) as temporary:
         temporary.write_bytes(content)

@@ -195,10 +195,10 @@ class _GoneFunctions:
         ]
         return self._left.pop(min(places)) if places else None
 
-    def _has_unused(self, same: deque[int]) -> bool:
-        while same and same[0] not in self._left:
-            same.popleft()
-        return bool(same)
+    def _has_unused(self, places: deque[int]) -> bool:
+        while places and places[0] not in self._left:
+            places.popleft()
+        return bool(places)
 
 
 def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
@@ -312,5 +312,5 @@ def _where(path: str, function: str) -> str:
     return f"{where} in {function}" if function else where
 
 
-def _counted(number: int, one: str, more: str | None = None) -> str:
-    return "" if not number else f"{number} {one if number == 1 else more or one + 's'}"
+def _counted(number: int, singular: str, plural: str | None = None) -> str:
+    return "" if not number else f"{number} {singular if number == 1 else plural or singular + 's'}"

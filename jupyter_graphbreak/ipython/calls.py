@@ -24,10 +24,10 @@ EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
 #: Expressions that run arbitrary code or assign to a name.
-_ACTIVE = (ast.Call, ast.NamedExpr)
+_WITH_EFFECTS = (ast.Call, ast.NamedExpr)
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 _ANY_ARGUMENTS = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
-_BOTH = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())], ast.Load())
+_ARGS_AND_KWARGS = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())], ast.Load())
 
 
 class FrontendComparison:
@@ -62,15 +62,15 @@ class FrontendComparison:
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
         copied = copy_for_comparison(calls[0][0])
-        given = [arguments.copy() for arguments in _arguments(calls)]
-        return lambda effects: self._compare(copied.call, given, effects, copied)
+        inputs = [arguments.copy() for arguments in _arguments(calls)]
+        return lambda effects: self._compare(copied.call, inputs, effects, copied)
 
     def _compare(
-        self, function: Any, given: list[Arguments], effects: RunEffects | None, copied: CopiedFunction | None = None
+        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copied: CopiedFunction | None = None
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare
 
-        first, *others = given
+        first, *others = inputs
         return compare(
             function, first, others, backend=self._backend, find_cell=self._cells.find, copied=copied, effects=effects
         )
@@ -78,7 +78,7 @@ class FrontendComparison:
     def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:
         """Evaluate the arguments of a call that the cell has made, without changing the user's objects."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if not any(isinstance(node, _ACTIVE) for value in values for node in ast.walk(value)):
+        if not any(isinstance(node, _WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
         from jupyter_graphbreak.experiments.trial.guard import guarded
         from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -86,7 +86,7 @@ class FrontendComparison:
         from jupyter_graphbreak.experiments.trial.subject import Subject
 
         function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - a name, perhaps with attributes
-        collect = ast.Call(ast.Lambda(_ANY_ARGUMENTS, _BOTH), call.args, call.keywords)
+        collect = ast.Call(ast.Lambda(_ANY_ARGUMENTS, _ARGS_AND_KWARGS), call.args, call.keywords)
         text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collect))
         try:
             with sandboxed():

@@ -45,18 +45,18 @@ _RAN_AGAIN = (
 #: Text in the breaks that involve a tensor or one of PyTorch's functions.
 _OF_TORCH = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
 #: The beginning of the note that suggests moving lines into a function.
-_MOVE = "Nothing was compiled: the cell computes with tensors outside of any function."
+_MOVE_LINES = "Nothing was compiled: the cell computes with tensors outside of any function."
 
 
-class _Start(NamedTuple):
-    """The names that a cell binds and their values before it ran, and what restores PyTorch's random generators."""
+class _InitialState(NamedTuple):
+    """The names that a cell binds, their earlier values, and a function that restores PyTorch's random generators."""
 
     bound: Sequence[str]
     values: dict[str, Any]
     restore_generators: Callable[[], None]
 
     @classmethod
-    def of(cls, namespace: dict[str, Any], bound: Sequence[str]) -> _Start:
+    def of(cls, namespace: dict[str, Any], bound: Sequence[str]) -> _InitialState:
         from jupyter_graphbreak._torch_compat.configuration import remember_generators
 
         return cls(bound, {name: namespace[name] for name in bound if name in namespace}, remember_generators())
@@ -75,13 +75,13 @@ class CellRuns:
         self._shell = shell
         self._cells = cells
         self._live = live
-        self._start: _Start | None = None
+        self._start: _InitialState | None = None
         self._repeats = False
         self._observation: Observation | None = None
         self._inner_cells = 0
         self._tree: ast.Module | None = None  # the cell's code
         self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
-        self._noted: set[str] = set()  # expressions that notes were about
+        self._noted: set[str] = set()  # the expressions and the texts of earlier notes
         self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
@@ -101,7 +101,7 @@ class CellRuns:
 
     def end(self, result: ExecutionResult | None) -> None:
         """End the observation of the cell: ``post_run_cell``."""
-        self._request = None  # it may be left from a cell that could not be parsed
+        self._request = None  # a request may be left from a cell that could not be parsed
         if self._inner_cells and result is not None:  # a cell that the observed one ran, for example with %%capture
             self._inner_cells -= 1
             return
@@ -115,7 +115,7 @@ class CellRuns:
             with faults.suppress_faults("making the report", observation.report_failure):
                 observation.close(error, lambda report: self._with_changes(self._with_notes(report), observation))
                 self._keep_remedies(observation)
-        except KeyboardInterrupt as interrupt:  # it was deferred until the report, and still ends the cell
+        except KeyboardInterrupt as interrupt:  # deferred until the report is made, it still ends the cell
             self._interrupted(interrupt, result)
         finally:
             with faults.suppress_faults("undoing our changes"):
@@ -216,7 +216,7 @@ class CellRuns:
             The names that the cell binds, if it can run again.
         """
         with faults.suppress_faults("preparing to run the cell again"):
-            self._start = _Start.of(self._shell.user_ns, bound) if bound is not None else None
+            self._start = _InitialState.of(self._shell.user_ns, bound) if bound is not None else None
         function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
         caller = self._observation.cell_caller(function) if self._observation is not None else function
@@ -224,7 +224,7 @@ class CellRuns:
         return caller
 
     def begin_repeat(self, error: Exception) -> bool:
-        """Restore what the cell's function may have changed, and return whether the cell is to run again as it is.
+        """Restore what the cell's function may have changed, and return whether the cell should run again unchanged.
 
         A graph binds the cell's names only when it has run. If it raised an error, a plain run has bound some of them.
         """
@@ -240,17 +240,17 @@ class CellRuns:
         return True
 
     def is_repeating(self) -> bool:
-        """Return whether the cell is to run again as it is; only once after :meth:`begin_repeat`."""
+        """Return whether the cell should run again unchanged; only once after :meth:`begin_repeat`."""
         repeats, self._start, self._repeats = self._repeats, None, False
         return repeats
 
     def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
-        """Return a function that returns, after the cell has run, whether it used PyTorch."""
+        """Return a function that decides from the report whether the cell used PyTorch."""
 
         def is_about_torch(report: Report) -> bool:
             if plan == "unchanged":
                 return _has_dynamo_events(report)
-            return _involves_tensors(report) or any(note.message.startswith(_MOVE) for note in report.diagnostics)
+            return _involves_tensors(report) or any(note.message.startswith(_MOVE_LINES) for note in report.diagnostics)
 
         return is_about_torch
 
@@ -280,11 +280,11 @@ class CellRuns:
         if not lines:
             return report
         where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-        note = Diagnostic("info", f"{_MOVE} Put {where} into a function and call it.")
+        note = Diagnostic("info", f"{_MOVE_LINES} Put {where} into a function and call it.")
         return replace(report, diagnostics=[*report.diagnostics, note])
 
     def _with_changes(self, report: Report, observation: Observation) -> Report:
-        """Add the changes since the previous run of the same cell to a report, and keep it for the next run."""
+        """Add the changes since the previous run of the same cell to a report, and keep the report for the next run."""
         cell_id = observation.cell_id
         if cell_id is None:
             return report

@@ -111,7 +111,7 @@ def _strip_own_frame() -> None:
 
 
 def _begin_repeat() -> bool:
-    """Prepare to run the cell again as it is, if a graph of its function raised the current error."""
+    """Prepare to run the cell again unchanged, if a graph of its function raised the current error."""
     error = sys.exc_info()[1]
     return isinstance(error, Exception) and _loaded_magic().runs.begin_repeat(error)
 
@@ -150,7 +150,7 @@ class CompileExplain(Magics):
 
     def __init__(self, shell: InteractiveShell) -> None:
         super().__init__(shell)
-        self._ip = shell  # self.shell may be None for its type
+        self._ip = shell  # by its type, self.shell may be None
         self._cells = CellTexts(shell)
         self._live = LiveOutputs()
         self.runs = CellRuns(shell, self._cells, self._live)
@@ -201,7 +201,8 @@ class CompileExplain(Magics):
         """If our transformer is the last one, remove it before IPython checks whether there are any.
 
         If there are any, IPython walks the whole cell recursively (``ast.fix_missing_locations``), which fails for a
-        sum of a thousand terms. IPython is iterating over the list now and would skip the one after a removed one.
+        sum of a thousand terms. IPython is iterating over the list now and would skip the transformer after a
+        removed one.
         """
         if self._ip.ast_transformers[-1:] == [self._ast_transformer]:
             self._ip.ast_transformers.pop()
@@ -314,7 +315,7 @@ class CompileExplain(Magics):
         """
         if cell is None:
             return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live)
-        # The cell is run as a string by a different one, or an internal error prevented replacing the magic's line.
+        # A different cell runs this cell as a string, or an internal error prevented replacing the magic's line.
         text = cell if self._runs_cell else f"{MAGIC} {line}\n{cell}"
         self._runs_cell = True
         try:

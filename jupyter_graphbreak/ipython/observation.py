@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.results import Frontends, Job
 
 #: The maximum number of seconds for a cell and its reruns together; if the cell takes long, the reruns still get the
-#: minimum. No rerun takes longer than the last of these.
+#: minimum. No rerun takes longer than ``_MAX_RERUN_S``.
 _MAX_TOTAL_S = 140.0
 _MIN_RERUNS_S = 60.0
 _MAX_RERUN_S = 100.0
@@ -214,17 +214,17 @@ class Observation:
         """Add a sentence for the report's diagnostics."""
         self._faults.append(Diagnostic(level, message))
 
-    def note_fault(self, what: str, fault: Exception) -> None:
+    def note_fault(self, activity: str, fault: Exception) -> None:
         """Note an internal error."""
-        diagnostic = Diagnostic("error", internal_error(what, fault))
+        diagnostic = Diagnostic("error", internal_error(activity, fault))
         if diagnostic not in self._faults:
             self._faults.append(diagnostic)
 
-    def ignore_compile_options(self, because: str) -> None:
+    def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
         unused = self.options.only_for_compile()
         if unused:
-            self.note("warning", f"{', '.join(unused)} had no effect: {because}.")
+            self.note("warning", f"{', '.join(unused)} had no effect: {reason}.")
 
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.
@@ -293,11 +293,11 @@ class Observation:
                     if fault.level == "error":
                         print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
 
-    def report_failure(self, what: str, fault: Exception) -> None:
+    def report_failure(self, activity: str, fault: Exception) -> None:
         """Note an error that prevents a report, and show the error instead."""
         from msgspec.structs import replace
 
-        self.note_fault(what, fault)
+        self.note_fault(activity, fault)
         if self._output is not None:
             report = replace(self._empty_report(None), diagnostics=list(self._faults))
             self._output.close(report, self._faults)
@@ -387,13 +387,13 @@ class Observation:
         left = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
         return [now for then, now in same_breaks(self.previous, report).items() if then in left]
 
-    def _show_status(self, what: str) -> None:
+    def _show_status(self, activity: str) -> None:
         """Show the current activity in place of the report."""
         if self._output is not None and self._output.live:
             now = time.perf_counter()
             left_s = max(0.0, self._phase_end - now)
-            what = what.replace("`", "")
-            progress = Progress(self._phase, what or None, 0, 0, 0, now - self._started_at, left_s)
+            activity = activity.replace("`", "")
+            progress = Progress(self._phase, activity or None, 0, 0, 0, now - self._started_at, left_s)
             self._output.show_progress(progress)
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:

@@ -67,7 +67,7 @@ class Output:
 
     @contextlib.contextmanager
     def _noticing_clears(self) -> Iterator[None]:
-        """Notice when the cell clears its outputs, including ours, and delay what waits for the next output.
+        """Notice when the cell clears its outputs, including ours, and delay a clear that waits for the next output.
 
         If the last thing that a cell does is ``clear_output(wait=True)``, the next output would be the report, which
         would clear what the cell has printed.
@@ -231,5 +231,5 @@ def _is_console() -> bool:
     return False
 
 
-def _show(how: Callable[..., Any], bundle: dict[str, Any], display_id: str) -> None:
-    how(bundle, raw=True, display_id=display_id)
+def _show(display_function: Callable[..., Any], bundle: dict[str, Any], display_id: str) -> None:
+    display_function(bundle, raw=True, display_id=display_id)

@@ -60,7 +60,7 @@ def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
 def can_repeat(body: list[ast.stmt]) -> bool:
     """Return whether statements that end in an error can run again from the start.
 
-    They must only compute and bind names: what they bound before is known, and so is the state of random generators.
+    They must only compute and bind names, whose earlier values are known, as is the state of random generators.
     """
     for node in (node for statement in body for node in ast.walk(statement)):
         match node:
@@ -74,16 +74,16 @@ def can_repeat(body: list[ast.stmt]) -> bool:
 
 
 def as_function(
-    body: list[ast.stmt], at: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
+    body: list[ast.stmt], place: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
 ) -> list[ast.stmt]:
     """Return statements that define a function with the given body, compile it, run it and return its value.
 
-    The names that it binds are declared global, so that they stay names of the notebook. A graph binds names when it
-    has run: after an error in a graph, the body runs again as it is, if that is possible.
+    The names that the body binds are declared global, so that they stay names of the notebook. A graph binds names when
+    it has run: after an error in a graph, the body runs again unchanged, if that is possible.
 
     Parameters
     ----------
-    at : ast.stmt
+    place : ast.stmt
         The statement whose place in the source the new code takes.
     call : callable
         Creates a call of one of our functions.
@@ -96,24 +96,24 @@ def as_function(
         plain[-1] = call("values.append", [last.value], last)
         body = [*body[:-1], ast.copy_location(ast.Return(last.value), last)]
     if names:
-        body = [ast.copy_location(ast.Global(names), at), *body]
+        body = [ast.copy_location(ast.Global(names), place), *body]
     arguments = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     function = ast.FunctionDef(CELL_FUNCTION, arguments, body, [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
-    # The error is shown without the frames in between, like that of any cell.
-    raised: list[ast.stmt] = [call("trim_traceback", [], at), ast.copy_location(ast.Raise(), at)]
+    # The error is shown without the compiler's frames, like the error of any cell.
+    raised: list[ast.stmt] = [call("trim_traceback", [], place), ast.copy_location(ast.Raise(), place)]
     kept = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
-    caller = call("cell_caller", [ast.Constant(CELL_FUNCTION), *([kept] if repeats else [])], at).value
-    run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), at)], at)
+    caller = call("cell_caller", [ast.Constant(CELL_FUNCTION), *([kept] if repeats else [])], place).value
+    run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), place)], place)
     caught = ast.Name("BaseException", ast.Load())
     if repeats:
-        is_ended = ast.UnaryOp(ast.Not(), call("begin_repeat", [], at).value)
+        is_ended = ast.UnaryOp(ast.Not(), call("begin_repeat", [], place).value)
         raised = [ast.If(is_ended, raised, [])]
     statements: list[ast.stmt] = [function, ast.Try([run], [ast.ExceptHandler(caught, None, raised)], [], [])]
     if repeats:
-        statements.append(ast.If(call("is_repeating", [], at).value, plain, []))
-    return [ast.copy_location(statement, at) for statement in (*statements, call("values.pop", [], at))]
+        statements.append(ast.If(call("is_repeating", [], place).value, plain, []))
+    return [ast.copy_location(statement, place) for statement in (*statements, call("values.pop", [], place))]
 
 
 def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
@@ -136,7 +136,7 @@ def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
-    """Return the code of a cell's function as if it were a module's: also its qualified names, at any depth."""
+    """Return the code of a cell's function as a module's code; qualified names change as well, at any depth."""
     constants = tuple(
         as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
-_IN_PLACE = "compile the model in place with `model.compile()`"
+_COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
 #: At most this many keys of a dict, and this many values that are dicts, are examined.
 _MAX_KEYS = 1000
 
@@ -79,11 +79,11 @@ def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[s
     for node in ast.walk(argument):
         match node:
             case ast.Call(func=ast.Attribute(value=owner, attr="state_dict")) if wrapped := _wrapped(owner, namespace):
-                way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_IN_PLACE}"
+                way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE}"
                 if wrapped == "parts":
                     way_out = "compile each part in place with `part.compile()`"
             case ast.Name(id=name) if _has_prefix(namespace.get(name)):
-                way_out = f"take the state of the model that was compiled, or {_IN_PLACE}"
+                way_out = f"take the state of the model that was compiled, or {_COMPILE_IN_PLACE}"
             case _:
                 continue
         saved = ast.unparse(node)

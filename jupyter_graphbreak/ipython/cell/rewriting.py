@@ -34,7 +34,7 @@ _MAGIC_LINE = re.compile(rf"{MAGIC}(?![\w?])(?P<options>.*)$")
 _CALLED_MODULE = "jupyter_graphbreak.ipython.magic"
 
 #: The types of nodes that have a place in the source.
-_PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+_NODES_WITH_PLACE = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
 
 #: How the cell is run: unchanged if it compiles something itself, with its calls compiled, as one compiled function if
 #: it only computes with tensors, or with nothing to compile.
@@ -114,7 +114,7 @@ class BeginObservation:
         self._code_magic = code_magic
         self._pop_request = pop_request
         self._namespace = namespace
-        #: Rewrites a cell that starts with the string or has a request, and returns others unchanged.
+        #: Rewrites a cell that starts with the string or has a request, and returns other cells unchanged.
         self.visit: Callable[[ast.AST], ast.AST] = faults.with_fallback(
             "reading the cell", self._visited, without_marker
         )
@@ -138,12 +138,14 @@ class BeginObservation:
             return self._rewritten(node, start, node.body, request)
         return node
 
-    def _rewritten(self, node: ast.Module, at: ast.stmt, body: list[ast.stmt], request: ExplainRequest) -> ast.Module:
+    def _rewritten(
+        self, node: ast.Module, place: ast.stmt, body: list[ast.stmt], request: ExplainRequest
+    ) -> ast.Module:
         plan: Plan = "calls"
         lead: list[ast.stmt] = []
         reason, rest = "", body
         with faults.suppress_faults("planning how to run the cell"):
-            plan, reason, lead, rest = self._planned(body, at)
+            plan, reason, lead, rest = self._planned(body, place)
         if plan == "nothing" and request.only_torch:
             return node
         values = (request.explain, plan, reason, request.only_torch)
@@ -153,10 +155,10 @@ class BeginObservation:
                 ast.Tuple([ast.Constant(text) for text in pair], ast.Load()) for pair in request.edited
             ]
             arguments.append(ast.Tuple(pairs, ast.Load()))
-        begin = internal_call("begin", arguments, at)
+        begin = internal_call("begin", arguments, place)
         return ast.Module([*lead, begin, *rest], node.type_ignores)
 
-    def _planned(self, body: list[ast.stmt], at: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
+    def _planned(self, body: list[ast.stmt], place: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
         """Return the plan for a cell, its reason, the statements before the observation, and the observed ones."""
         first = leading_statements(body)
         magic, text = _cell_magic(body)
@@ -168,7 +170,7 @@ class BeginObservation:
         if not rest:
             return "nothing", "", body[:first], body[first:]
         if computes_alone(lead, rest, self._namespace):
-            statements = as_function(rest, at, internal_call)
+            statements = as_function(rest, place, internal_call)
             if can_compile_without_warning([*rest, statements[0]]):
                 return "function", "", body[:first], [*lead[first:], *statements]
         route_calls(body[first:])
@@ -188,7 +190,7 @@ def located(node: ast.Module) -> ast.Module:
     pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
     while pending:
         child, around = pending.pop()
-        if around is not None and isinstance(child, _PLACED) and not hasattr(child, "lineno"):
+        if around is not None and isinstance(child, _NODES_WITH_PLACE) and not hasattr(child, "lineno"):
             ast.copy_location(child, around)
         placed = child if hasattr(child, "lineno") else around
         pending += [(inner, placed) for inner in ast.iter_child_nodes(child)]
@@ -212,12 +214,12 @@ def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
     return "", ""
 
 
-def internal_call(name: str, arguments: list[ast.expr], at: ast.stmt) -> ast.Expr:
+def internal_call(name: str, arguments: list[ast.expr], place: ast.stmt) -> ast.Expr:
     """Create a call of a function in the magic's module that needs no name in the user's namespace."""
     home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_CALLED_MODULE)], [])
     for part in [*_CALLED_MODULE.split(".")[1:], *name.split(".")]:
         home = ast.Attribute(home, part, ast.Load())
     call = ast.Expr(ast.Call(home, arguments, []))
     for node in ast.walk(call):
-        ast.copy_location(node, at)
+        ast.copy_location(node, place)
     return call

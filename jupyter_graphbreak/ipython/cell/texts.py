@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-_MAGIC = "compile_explain"  # the magic of a cell or of a line in it
+_MAGIC = "compile_explain"  # the name of the magic, for a cell and for a line
 #: The beginning of the file names that ``%%time`` gives to the code of any cell.
 _TIMED = "<timed "
 
@@ -134,7 +134,7 @@ def _stripped_front(text: str) -> tuple[int, int]:
 def _stripped_by_magic(text: str) -> tuple[int, int]:
     """Return the number of lines and columns above the code that a different cell magic runs, such as ``%%time``.
 
-    Our own magic may be above it, or be the first line of that code.
+    Our own magic may be above that magic, or be the first line of that code.
     """
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip() and not line.startswith("%%")), 0)

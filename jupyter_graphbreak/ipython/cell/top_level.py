@@ -37,7 +37,7 @@ _NOT_COMPUTING = frozenset(
      "share_memory_", "utils", "vmap"}
 )  # fmt: skip
 #: Methods of tensors that do not count as operations.
-_READING = frozenset(
+_NOT_OPERATIONS = frozenset(
     {"backward", "clone", "cpu", "cuda", "detach", "dim", "item", "numel", "numpy", "size", "to", "tolist"}
 )
 
@@ -69,7 +69,7 @@ def lines_that_compute(body: list[ast.stmt], namespace: Mapping[str, Any]) -> li
         match node:
             case ast.BinOp(left, _, right):
                 operands = [left, right]
-            case ast.Call(ast.Attribute(operand, attr=name), arguments) if name not in _READING:
+            case ast.Call(ast.Attribute(operand, attr=name), arguments) if name not in _NOT_OPERATIONS:
                 operands = [operand, *arguments]
             case _:
                 continue
@@ -102,7 +102,7 @@ class _Names:
             case ast.With(items):
                 return all(isinstance(item.context_expr, ast.Call) and item.optional_vars is None for item in items)
             case ast.Expr(ast.Constant(str())):
-                return False  # the first one would be the docstring of a module
+                return False  # the first string would be the docstring of a module
         return isinstance(node, (*_STATEMENTS, *_EXPRESSIONS, *_PARTS))
 
     def is_of_torch(self, node: ast.AST) -> bool:

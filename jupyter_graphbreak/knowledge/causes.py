@@ -1564,7 +1564,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     names = {called, called.rpartition(".")[2]}
     calls = (call for call in CALLS if known.is_named_by_call and not names.isdisjoint(call.names))
     by_context = next(calls, None)
-    # If a function is disabled on purpose, its name does not matter: "print" under torch.compiler.disable, for example.
+    # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
     is_disabled = known.is_deliberate and known.manual_step is not None
     formatting = next(
         (call for call in CALLS if known.id in call.causes and re.match(call.pattern or "", code or "")), None
@@ -1589,7 +1589,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def name_of_former_text(text: str) -> str | None:
-    """Return the name of the cause that a message of an older PyTorch, which contains no name, describes."""
+    """Return the name of the cause that a message of an older PyTorch describes without naming it."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
 
@@ -1621,7 +1621,7 @@ def _call_in(code: str) -> KnownCall | None:
 
 
 def _called_function(context: str | None) -> str:
-    """Return the name of the function that Dynamo could not trace, a method's with its class.
+    """Return the name of the function that Dynamo could not trace; for a method, with its class.
 
     It is "print" for ``builtin print [...]``.
     """

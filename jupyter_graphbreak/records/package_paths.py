@@ -19,8 +19,8 @@ _STDLIB = re.compile(
     r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
 )
 _PACKAGES = ("/site-packages/", "/dist-packages/")
-#: Code that a package wrote for itself, outside its folder: the file has a module's dotted name, which nobody could
-#: import, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
+#: Code that a package generated outside its own folder: the file has the dotted name of a module that cannot be
+#: imported, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
 _GENERATED = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,})\.py$")
 
 
@@ -107,12 +107,12 @@ def package_folders() -> list[str]:
 
 
 def package_paths() -> PackagePaths:
-    """Return both kinds of folders, to determine the owner of a file."""
+    """Return the folders of libraries and of single packages, which determine the owner of a file."""
     return PackagePaths(tuple(library_roots()), tuple(package_folders()))
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library, such as ``<frozen os>`` to the standard one."""
+    """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library."""
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED.search(filename) is not None
 

@@ -38,7 +38,7 @@ class Process(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> list[EqualProcess]:
-        """The process itself and those with the same report."""
+        """The process itself and the processes with the same report."""
         return [EqualProcess(self.id, self.rank, self.pid), *self.equal]
 
 

@@ -30,12 +30,12 @@ _PREFIX = re.compile(
 )
 _TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
-#: The maximum number of tags with which launchers mark lines of processes; lines with others belong to no entry.
+#: The maximum number of different tags of launchers; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
 #: The number of lines between checks of the time.
 _LINES_PER_TIME_CHECK = 1024
 _MAX_DIGITS = 10
-#: In old traces, the field may be a thread id, which is greater than any process id.
+#: In old traces, the field ``process`` may be a thread id, which is greater than any process id.
 _MAX_PROCESSES = 1 << 22
 _LIMITS = ReadingLimits()
 _NAMED = {"name": ""}
@@ -152,7 +152,7 @@ def entries(
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file until the deadline, each with whether it was too long and truncated."""
+    """Yield the lines of a file until the deadline; with each line, whether it was too long and is truncated."""
     for number, line in enumerate(iter(partial(stream.readline, longest), b"")):
         if deadline is not None and number % _LINES_PER_TIME_CHECK == 0 and deadline.is_over:
             tally.limit = "reading it takes too long"

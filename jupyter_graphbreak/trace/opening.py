@@ -22,7 +22,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER = 1 << 20
 _LIMITS = ReadingLimits()
-_BLOCK = 1 << 17  # for zstd; the data of a damaged block is lost
+_BLOCK = 1 << 17  # the block size for zstd; the data of a damaged block is lost
 #: The exceptions that reading a damaged compressed file raises.
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 

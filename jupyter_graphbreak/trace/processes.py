@@ -112,7 +112,7 @@ _WANTED = KEPT | {"artifact:torch_version", "str"}
 _MAX_CODE = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter.
 _MAX_MESSAGE = 1 << 20
-#: The compilations of one process whose times are kept.
+#: The maximum number of compilations of one process whose times are kept.
 _MAX_COMPILE_TIMES = 4096
 _LIMITS = ReadingLimits()
 

@@ -146,7 +146,7 @@ def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
 
 def _replacement(edit: Edit) -> dict[str, Any]:
     region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
-    if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may have none there
+    if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may not end with one
         region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
         return {"deletedRegion": region, "insertedContent": {"text": edit.new}}
     return {"deletedRegion": region, "insertedContent": {"text": f"{edit.new}\n" if edit.new else ""}}

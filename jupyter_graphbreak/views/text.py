@@ -136,12 +136,12 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: At most this many remedies that work are named or, if none works, this many that do not.
+#: The maximum numbers of remedies to name: of those that work or, if none works, of those that do not.
 _MAX_NAMED, _MAX_FAILED = 4, 3
 #: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
 _MAX_TRIAL = 160
 _MAX_REMEDY_LINES = 12
-#: At most this many lines of a part that such a change removes are shown.
+#: If a change is too long, at most this many lines of each part that it removes are shown.
 _MAX_REMOVED = 2
 #: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
 _MAX_CAUSE, _MAX_NUMBERS = 280, 40
@@ -149,7 +149,7 @@ _DEEPER = INDENT + "     "
 
 
 def _advice_once(advice: str, number: int, first_breaks: dict[str, int]) -> str:
-    """Return advice about a break; if an earlier break has the same, a reference to that one."""
+    """Return advice about a break; if an earlier break has the same advice, a reference to that break."""
     first = first_breaks.setdefault(advice, number)
     return advice if first == number else f"as for break {first}"
 
@@ -159,7 +159,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
-    # If nothing was tried, the advice is shown, and it is too early to decide anything.
+    # If nothing was tried, the advice is shown instead: it is too early for a decision.
     decisions = [] if remedies.untried and guidance(report, break_) else remedies.person
     person = [_advice_once(decision, number, first_breaks) for decision in decisions]
     why = why_untried(report, remedies)
@@ -417,7 +417,7 @@ def _path(report: Report, break_: Break) -> str:
 
 
 def _joined_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots for the others."""
+    """Join some of the calls of a stack, with dots in place of the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):
@@ -517,7 +517,7 @@ def _error(report: Report) -> list[str]:
 
 
 def _listings(report: Report) -> list[str]:
-    """Return the marked lines of the sources with a few lines around them, as many as fit.
+    """Return the marked lines of the sources, each with a few lines around it, as many as fit.
 
     For several breaks with one cause, the lines of the listed breaks are shown.
     """

@@ -1,4 +1,4 @@
-"""Python source as HTML: escaped, coloured, with parts marked."""
+"""Turn Python source into HTML: escaped, coloured, with marked parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: A range of columns with one style: start, end, CSS class.
+#: A range of columns with one style: the start, the end, and the CSS class.
 Run: TypeAlias = tuple[int, int, str]
 
 #: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code.

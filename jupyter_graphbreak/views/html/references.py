@@ -131,7 +131,7 @@ class References:
 
 
 class Links:
-    """Markup of links to the parts of a report. These are so numerous that templates would be too slow.
+    """Markup of links to the parts of a report. There are so many links that templates would be too slow.
 
     Parameters
     ----------

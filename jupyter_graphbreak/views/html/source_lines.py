@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _WHOLE = 40
 #: The minimum number of lines to fold, in the reader's own sources and in libraries.
 _WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
-#: The numbers of unfolded lines around a break in own sources, a break in libraries, and a call that leads to a break.
+#: The numbers of lines that stay visible around a break in the reader's sources, a break in a library, and a call that
+#: leads to a break.
 _NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
 #: The number of graph letters that fit in the gutter of one line.
 _LETTERS = 3

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-#: Maximum entries: of each top-level list of a report, of one nested list, and of all nested lists.
+#: The maximum number of entries of each top-level list of a report, of one nested list, and of all nested lists.
 MAX_PARTS = 5_000
 _MAX_WITHIN_PART = 20_000
 _MAX_WITHIN = 400_000
-#: Maximum characters: of a name, of a sentence, of source text, code or a change, and of all texts.
+#: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all texts.
 _MAX_NAME = 500
 _MAX_SENTENCE = 20_000
 _MAX_ONE_TEXT = 2_000_000
 _MAX_TEXT = 32_000_000
-#: Maximum lines: of one text, and of all multi-line texts.
+#: The maximum number of lines of one text, and of all multi-line texts.
 _MAX_LINES = 20_000
 _MAX_LINES_IN_ALL = 400_000
-#: Maximum lines that one location covers.
+#: The maximum number of lines that one location covers.
 _MAX_PLACE_LINES = 20_000
 _LAST_LINE = 10**9
 _MAX_NUMBER = 2**53

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: At most this many functions are named. Compilation that takes less than a second is not worth a sentence.
+#: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
 _MAX_NAMED = 3
 _WORTH_SAYING_S = 1.0
-#: Shorter times would be shown as zero.
+#: Shorter times, in seconds, would be shown as zero.
 _NOTABLE_S = 0.05
-#: A block must be repeated this often, and compiling it alone must save this share.
+#: A block is named if it is repeated at least this often, and if compiling it alone saves at least this share.
 _MIN_REPEATS = 3
 _WORTH_A_BLOCK = 0.4
 
@@ -71,7 +71,7 @@ def _waiting(report: Report) -> str:
 
 
 def _cache_sentence(report: Report) -> list[str]:
-    """Return how much code came from the cache of an earlier process."""
+    """Return how much code came from a cache that an earlier process filled."""
     hits, misses = report.timing.cache_hits, report.timing.cache_misses
     if hits is None or misses is None or not hits + misses:
         return []
@@ -328,7 +328,7 @@ def _coverage(coverage: Coverage) -> str:
 
 
 def break_time(report: Report, break_: Break) -> str:
-    """Return the time that a break costs: the measured saving of fixing it, or else the time outside graphs at it.
+    """Return the time that a break costs: the measured saving of a fix, or else the time outside graphs at the break.
 
     If several entries reach the break, the one in which it costs most counts.
     """
@@ -367,7 +367,7 @@ def slowdown_by(report: Report, remedy: Remedy) -> str:
 
 
 def _times_with(report: Report, remedy: Remedy) -> tuple[Spread | None, Spread | None]:
-    """Return the measured times of a compiled call with a remedy alone, and without it."""
+    """Return the measured times of a compiled call with only this remedy, and without it."""
     for entry in report.cost.entries if report.cost is not None else []:
         for remedied in entry.remedied if entry.settled else []:
             if remedied.remedies == [remedy.id]:

@@ -1,4 +1,4 @@
-"""Sentences about what makes a compiled call slow or large, or different from an eager one, each with a number."""
+"""Sentences about what makes a compiled call slow or large, or different from an eager call, each with a number."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: The condition on which a marked operation is right.
+#: The condition under which an operation that is marked as cacheable has correct results.
 _CACHED_BY_NAME = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
-#: Calls that take less memory are not described, nor are differences below this share.
+#: Calls that take less memory than this, and differences below this share, are not described.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
-#: Changes that save less memory, or a smaller share of it, are not named; of the others, at most this many are.
+#: A change is named if it saves at least this much memory and this share of it; at most this many changes are named.
 _WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
-#: Calls that keep less memory are not described.
+#: Calls that keep less memory than this are not described.
 _NOTABLE_GROWTH = 1 << 10
-#: Smaller ratios of times are not given.
+#: Ratios of times below this are not given.
 _MIN_RATIO = 1.1
-#: Compiling that takes less time is not described.
+#: Compiling that takes fewer seconds than this is not described.
 _NOTABLE_S = 1.0
 #: At most this many graphs that no cache can keep are named.
 _MAX_BYPASSED = 3
@@ -69,7 +69,7 @@ _WHY_NOT_FUSED = {
 }
 #: A way to compile a model is named if it shortens the start to at most this share.
 _WORTH_A_WAY = 0.8
-#: Times that differ by less are called equal.
+#: Times whose ratio is smaller than this are called equal.
 _SAME = 1.03
 #: At most this many differences between blocks are named.
 _MAX_DIFFERENCES = 3
@@ -310,7 +310,7 @@ def _readable(guard: str) -> str:
 
 
 def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
-    """Compare the peaks, and say how much of them is kept for the backward pass.
+    """Compare the peak memory of compiled and eager calls, and say how much is kept for the backward pass.
 
     "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
     most at line 12: 24.0 MiB (eager 20.0 MiB, most at line 12: 16.0 MiB)".
@@ -337,7 +337,7 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
 
 
 def _at_line(report: Report, by_line: Mapping[Location, int]) -> str:
-    """Name the line that keeps most: ", most at line 7: 12.0 MiB"; empty if none does."""
+    """Name the line that keeps most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
 

@@ -1,4 +1,4 @@
-"""Sentences about several processes: their names, and which of them have a break."""
+"""Sentences about several processes: their names, and the processes that have a break."""
 
 from __future__ import annotations
 

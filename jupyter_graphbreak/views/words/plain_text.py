@@ -17,7 +17,7 @@ _KNOWN_PAGES = re.compile(
 
 #: Maximum number of words in one list.
 _MAX_WORDS = 40
-#: A clause may be at most this many times as long as wanted.
+#: A clause may be at most this many times as long as the limit.
 _MAX_CLAUSE_FACTOR = 3
 
 
@@ -37,7 +37,7 @@ def times_text(number: int) -> str:
 
 
 def joined(words: Sequence[str], separator: str) -> str:
-    """Join words; if there are very many, the first ones and how many more there are."""
+    """Join words; of a very long list, only the first words, with the number of the rest."""
     more = len(words) - _MAX_WORDS
     return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
@@ -48,13 +48,13 @@ def and_list(words: Sequence[str]) -> str:
 
 
 def number_list(numbers: Sequence[int]) -> str:
-    """Join sorted numbers, with three or more in a row as a range: "1 to 7 and 9"."""
+    """Join sorted numbers; three or more in a row become a range: "1 to 7 and 9"."""
     parts = number_ranges(numbers, " to ")
     return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
 
 
 def number_ranges(numbers: Sequence[int], to: str) -> list[str]:
-    """Return sorted numbers as texts, with three or more in a row as a range."""
+    """Return sorted numbers as texts; three or more in a row become a range."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -96,7 +96,7 @@ def whole_clauses(text: str, most: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line that is safe to show in a terminal."""
+    """Return a text as one line that is safe to show in a terminal."""
     return plain(re.sub(r"\s+", " ", text).strip())
 
 

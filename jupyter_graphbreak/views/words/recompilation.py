@@ -158,7 +158,7 @@ class Recompilation:
 
     @property
     def times(self) -> str:
-        """The number of its recompiles, and whether the limit was reached: "recompiled 3 times"."""
+        """The number of recompiles, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
             return "not recompiled: limit reached, runs eagerly"
@@ -182,7 +182,7 @@ class _Variation:
     old: str
     new: str | None
     advice: str
-    #: The key that identifies the variable; the name may be words.
+    #: The key that identifies the variable; its name may be a description.
     subject: str = ""
     is_size: bool = False
     is_of_gradients: bool = False
@@ -307,7 +307,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         new = BreakRemedies(
             [remedy for remedy in tried.working if remedy.id not in shown],
             [remedy for remedy in tried.failed if remedy.id not in shown],
-            # Without any trial, the general advice is better than the steps for what no change ends.
+            # Without any trial, the general advice is better than the manual steps.
             [] if tried.untried == NO_TIME_AT_ALL else [step for step in tried.person if step not in shown],
             tried.untried,
         )
@@ -479,7 +479,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
 
 
 def _varied_object(guard: str) -> str:
-    """Return how an object varied, such as "`fn` is a different function"; empty for any other guard."""
+    """Return how an object varied between calls, such as "`fn` is a different function"; empty for any other guard."""
     if function := varied_function(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY.fullmatch(guard):

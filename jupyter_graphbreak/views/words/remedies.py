@@ -166,14 +166,14 @@ def basis(remedy: Remedy) -> str:
 
 
 def further_differences(remedy: Remedy) -> list[str]:
-    """Return the measured differences that its basis does not name."""
+    """Return the measured differences that the result of :func:`basis` does not name."""
     if remedy.evidence is None:
         return []
     named = basis(remedy)
     return [difference for difference in remedy.differences if difference not in named]
 
 
-#: The family of the changes that the user made.
+#: The family of the remedies that stand for changes made by the user.
 _OWN = "own"
 _RESULTS: dict[RemedyVerdict, str] = {
     "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
@@ -202,7 +202,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return what a working change was not tried with, or where it may differ; empty for a proof."""
+    """Return the inputs with which a working change was not tried, or where results may differ; empty for a proof."""
     if remedy.reason:
         return [remedy.reason]
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles

@@ -1,4 +1,4 @@
-"""The values inside compiled code, in words."""
+"""Sentences about the values inside compiled code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, ValueRange
 
 _KINDS = {"nan": "NaN", "inf": "Inf"}
-#: The largest numbers of types that overflow easily.
+#: The largest numbers of the dtypes that overflow easily.
 _LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
 
 

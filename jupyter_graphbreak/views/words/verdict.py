@@ -77,7 +77,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried for a break, if neither the verdict nor the note on side effects says it."""
+    """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
     reason = one_line(remedies.untried)
     shown = f"{verdict(report).text} {not_run_again(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
@@ -233,7 +233,7 @@ def _what_failed(report: Report) -> str:
 
 
 def _part_with_one_break(report: Report) -> str:
-    """Return which break keeps the largest part from being compiled alone, if no part without breaks is large."""
+    """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
@@ -267,7 +267,7 @@ def _changes_in_order(title: str) -> str:
 
 
 def _effect(report: Report, break_: Break) -> str:
-    """Return the worst effect of a break, without its subject: "makes 3 functions run eagerly"."""
+    """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
     saving, cost = saving_of(report, break_), break_.cost
     if saving or cost is None:
         return saving

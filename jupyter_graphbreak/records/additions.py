@@ -349,7 +349,7 @@ class GraphStacks(Addition, frozen=True, kw_only=True):
 
 
 class UnrecordedSkips(Addition, frozen=True, kw_only=True):
-    """This PyTorch release skips some frames without a record; ``what`` names those that we cannot record either."""
+    """The PyTorch release skips some frames without a record; ``what`` names those that we cannot record either."""
 
     kind: ClassVar[str] = "graphbreak_blind"
 

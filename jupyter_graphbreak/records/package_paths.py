@@ -88,7 +88,16 @@ def is_of_standard_library(module_path: str) -> bool:
 #: The folder of this package, with a separator at its end.
 OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 #: Packages that may be installed from source, outside the folders for packages.
-_FROM_SOURCES = ("torch", "IPython", "ipykernel", "tornado", "traitlets", "zmq", "jupyter_client", "jupyter_graphbreak")
+_SOURCE_INSTALLS = (
+    "torch",
+    "IPython",
+    "ipykernel",
+    "tornado",
+    "traitlets",
+    "zmq",
+    "jupyter_client",
+    "jupyter_graphbreak",
+)
 
 
 def library_roots() -> list[str]:
@@ -102,7 +111,7 @@ def library_roots() -> list[str]:
 
 def package_folders() -> list[str]:
     """Return the folders of PyTorch, Jupyter's packages and this package that are outside :func:`library_roots`."""
-    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _FROM_SOURCES)
+    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _SOURCE_INSTALLS)
     return list(_folders(tuple(sys.path), loaded))
 
 

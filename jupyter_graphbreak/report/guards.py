@@ -11,7 +11,7 @@ _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
 #: The guard of an empty container.
-_EMPTY = re.compile(r"not ([\w.\[\]'\"]+)")
+_EMPTY_CONTAINER = re.compile(r"not ([\w.\[\]'\"]+)")
 #: How Dynamo names a value that a break returned and that no variable holds yet.
 OF_BREAK = "___stack"
 #: The object whose method is called with the value that the break returned, as in ``meter.update(loss.item())``.
@@ -52,7 +52,7 @@ def plain_guard(guard: str) -> str:
     text = _VARIABLE.sub(r"\1", _IMPORTED.sub(_prefix, guard))
     for pattern in (_PART, _ATTRIBUTES):
         text = pattern.sub(_part, text)
-    empty = _EMPTY.fullmatch(text)
+    empty = _EMPTY_CONTAINER.fullmatch(text)
     return f"len({empty[1]}) == 0" if empty is not None else text
 
 

@@ -28,7 +28,7 @@ _PREFIX = re.compile(
     rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
     rb"(?: \[[^\]\n]{0,200}\])* "
 )
-_TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
+_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: The maximum number of different tags of launchers; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
@@ -38,7 +38,7 @@ _MAX_DIGITS = 10
 #: In old traces, the field ``process`` may be a thread id, which is greater than any process id.
 _MAX_PROCESSES = 1 << 22
 _LIMITS = ReadingLimits()
-_NAMED = {"name": ""}
+_UNNAMED_ARTIFACT = {"name": ""}
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def entries(
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
-        if line[:1] == b"[" and (tagged := _TAGGED.match(line)):
+        if line[:1] == b"[" and (tagged := _TAG.match(line)):
             tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = waiting.get(tag)
@@ -190,7 +190,7 @@ def _opened_entry(line: bytes, head: re.Match[bytes], heads: frozenset[str] | No
     if not isinstance(envelope, dict):
         tally.unreadable += 1
         return None
-    artifact = envelope.get("artifact", _NAMED)
+    artifact = envelope.get("artifact", _UNNAMED_ARTIFACT)
     if not isinstance(artifact, dict) or not isinstance(artifact.get("name"), str):
         tally.malformed += 1
         return None

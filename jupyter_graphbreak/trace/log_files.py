@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 #: The number of bytes at the beginning of a file that show whether it is a trace.
-_HEAD = 1 << 16
+_HEAD_BYTES = 1 << 16
 #: The maximum number of names in a folder to sort.
 _MAX_NAMES = 1 << 16
 _CHUNK = 1 << 20
@@ -131,7 +131,7 @@ def is_trace(file: Path) -> bool:
     """
     try:
         with opened(file) as stream:
-            return begins_as_trace(stream.read(_HEAD))
+            return begins_as_trace(stream.read(_HEAD_BYTES))
     except (TooMuchUnpacked, *DAMAGE):
         return False
 

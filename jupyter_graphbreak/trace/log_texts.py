@@ -222,7 +222,7 @@ def source_records(
         if not quoted:  # nothing proves that the file with this name is the one in the log
             continue
         text = folders.lines(filename)
-        if text is not None and not _is_same(text, quoted):
+        if text is not None and not _matches_quotes(text, quoted):
             changed.append(PurePath(filename).name)
             text = None
         elif text is None and not _is_library(filename) and not folders.may_read(filename):
@@ -239,7 +239,7 @@ def source_records(
     return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
-def _is_same(text: list[str], quoted: dict[int, str]) -> bool:
+def _matches_quotes(text: list[str], quoted: dict[int, str]) -> bool:
     return all(0 < line <= len(text) and text[line - 1].strip() == code for line, code in quoted.items())
 
 

@@ -107,7 +107,7 @@ def checked(record: Record) -> Record | None:
         return None
 
 
-_WANTED = KEPT | {"artifact:torch_version", "str"}
+_WANTED_ENTRIES = KEPT | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
 _MAX_CODE = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter.
@@ -238,7 +238,7 @@ class _FileReader:
         try:
             with opened(self._file, self._on_read, self._limits) as stream:
                 try:
-                    for entry in entries(stream, tally, _WANTED, self._limits, self._deadline):
+                    for entry in entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
                         tally.limit = self._add(entry)
                         if tally.limit is not None:
                             break

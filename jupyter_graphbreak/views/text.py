@@ -145,7 +145,7 @@ _MAX_REMEDY_LINES = 12
 _MAX_REMOVED = 2
 #: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
 _MAX_CAUSE, _MAX_NUMBERS = 280, 40
-_DEEPER = INDENT + "     "
+_DEEPER_INDENT = INDENT + "     "
 
 
 def _advice_once(advice: str, number: int, first_breaks: dict[str, int]) -> str:
@@ -223,15 +223,17 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
 
 def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
     lines = wrapped("fix: ", _plain(remedy.title))
-    lines += wrapped("", _plain(outcome(remedy)), _DEEPER)
+    lines += wrapped("", _plain(outcome(remedy)), _DEEPER_INDENT)
     if remedy.differences:
         more = len(remedy.differences) - 1
-        lines += wrapped("differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER)
+        lines += wrapped(
+            "differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER_INDENT
+        )
     changes = _without_long_removals(change_lines(report, remedy))
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if has_separate_code(remedy):
         shown += code_of(remedy).split("\n")
-    return lines + [cut(f"{_DEEPER}  {line.expandtabs(4)}") for line in _first_lines(shown)]
+    return lines + [cut(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown)]
 
 
 def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
@@ -259,7 +261,7 @@ def _plain(text: str) -> str:
 
 #: At most this many lines of all sources are shown, and this many around a marked line of a long source.
 _MAX_LINES = 48
-_AROUND = 2
+_CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
 #: At most this many places of one cause are listed.
@@ -528,7 +530,7 @@ def _listings(report: Report) -> list[str]:
     own = [source for source in sources if source.kind != "library"]
     for source in own or sources:
         room = _MAX_LINES - len(lines)
-        if room < _AROUND:
+        if room < _CONTEXT_LINES:
             break
         shown = _listing(report, source, room, listed)
         lines += ["", *shown] if shown else []
@@ -541,7 +543,7 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
     if not any(line.marked for line in lines):
         return []
     if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
-        lines = _near(lines, room, listed)
+        lines = _lines_near_breaks(lines, room, listed)
     if not lines:
         return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
@@ -570,14 +572,14 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
     return shown
 
 
-def _near(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
+def _lines_near_breaks(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
     """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
     wanted: set[int] = set()
     broken = [line.number for line in lines if any(mark.number in listed for mark in line.breaks)]
     leading = [line.number for line in lines if line.leads_to and not line.breaks]
     if not broken and not leading:
         return lines[:room]
-    for numbers, around in ((broken, _AROUND), (leading, 0)):
+    for numbers, around in ((broken, _CONTEXT_LINES), (leading, 0)):
         for number in numbers:
             near = set(range(number - around, number + around + 1)) - wanted
             if len(wanted) + len(near) <= room:

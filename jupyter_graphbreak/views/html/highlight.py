@@ -32,16 +32,16 @@ _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if name.islower() and not name.startswith("_"))
 
 # Control characters except tab and line feed, and characters that reorder or hide the text around them.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
-_MARKUP = re.compile(f"[&<>'\"]|{_UNSEEN.pattern}")
+_MARKUP = re.compile(f"[&<>'\"]|{_INVISIBLE.pattern}")
 
 
 def visible(text: str) -> str:
     """Escape characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return text  # the common case
-    return _UNSEEN.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _INVISIBLE.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def token_runs(text: str) -> list[list[Run]]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
 #: At most this many related elements of one kind are highlighted with an element.
-_MAX_TOGETHER = 100
+_MAX_RELATED = 100
 
 
 class References:
@@ -84,7 +84,7 @@ class References:
 
     def around_break(self, break_: Break) -> str:
         """Return the references of the line of a break, its resume functions, and its eager functions."""
-        first = itertools.islice(break_.resumes, _MAX_TOGETHER)
+        first = itertools.islice(break_.resumes, _MAX_RELATED)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join(
             [self.line(break_.location)],
@@ -219,5 +219,5 @@ def _numbered(letter: str, parts: Iterable[Graph | Frame | Resume | Skipped | Sc
 
 def _join(*groups: Iterable[str]) -> str:
     # Read each group only up to the limit.
-    first = (reference for group in groups for reference in itertools.islice(group, _MAX_TOGETHER))
+    first = (reference for group in groups for reference in itertools.islice(group, _MAX_RELATED))
     return " ".join(dict.fromkeys(reference for reference in first if reference))

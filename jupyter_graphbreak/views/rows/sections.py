@@ -491,8 +491,8 @@ def _place_text(report: Report, location: Location) -> str:
     return _cut(place(report, without_function(location)))
 
 
-def _spot_text(report: Report, at: Spot | None) -> str:
-    return _place_text(report, Location(at.source, at.line, at.line)) if at is not None else ""
+def _spot_text(report: Report, spot: Spot | None) -> str:
+    return _place_text(report, Location(spot.source, spot.line, spot.line)) if spot is not None else ""
 
 
 def _arrows(text: str) -> str:

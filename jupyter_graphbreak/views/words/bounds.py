@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 #: The maximum number of entries of each top-level list of a report, of one nested list, and of all nested lists.
 MAX_PARTS = 5_000
-_MAX_WITHIN_PART = 20_000
-_MAX_WITHIN = 400_000
+_MAX_NESTED = 20_000
+_MAX_ALL_NESTED = 400_000
 #: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all texts.
 _MAX_NAME = 500
 _MAX_SENTENCE = 20_000
@@ -90,7 +90,7 @@ class _Bounds:
     """Limits one report and counts what it leaves out."""
 
     def __init__(self) -> None:
-        self.within = _MAX_WITHIN
+        self.within = _MAX_ALL_NESTED
         self.text = _MAX_TEXT
         self.lines = _MAX_LINES_IN_ALL
         self.cut_lists: dict[str, tuple[int, int]] = {}
@@ -141,7 +141,7 @@ class _Bounds:
 
     def items(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list."""
-        most = min(_MAX_WITHIN_PART, self.within)
+        most = min(_MAX_NESTED, self.within)
         self.within -= min(len(items), most)
         if len(items) <= most:
             return items
@@ -237,9 +237,9 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     return value
 
 
-def _finite(value: float, instead: float | None) -> float | None:
+def _finite(value: float, default: float | None) -> float | None:
     if not math.isfinite(value):
-        return instead
+        return default
     return value if abs(value) <= _MAX_NUMBER else math.copysign(_MAX_NUMBER, value)
 
 

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 #: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
 _MAX_NAMED = 3
-_WORTH_SAYING_S = 1.0
+_MIN_COMPILE_S = 1.0
 #: Shorter times, in seconds, would be shown as zero.
 _NOTABLE_S = 0.05
 #: A block is named if it is repeated at least this often, and if compiling it alone saves at least this share.
 _MIN_REPEATS = 3
-_WORTH_A_BLOCK = 0.4
+_MIN_BLOCK_SAVING = 0.4
 
 
 def startup(report: Report) -> str:
@@ -43,7 +43,7 @@ def startup(report: Report) -> str:
     for frame in report.frames:
         times[_name(report, frame)] += frame.compile_s or 0.0
     whole = sum(times.values())
-    if whole < _WORTH_SAYING_S:
+    if whole < _MIN_COMPILE_S:
         return ""
     longest = sorted(times.items(), key=lambda item: -item[1])
     parts = [f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED] if seconds >= _NOTABLE_S]
@@ -84,7 +84,7 @@ def _block_sentence(report: Report) -> list[str]:
     """Name the block of a model that a graph repeats, if compiling it alone would save time."""
     block = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
-    if block is None or block.saving < _WORTH_A_BLOCK or is_measured:
+    if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
     start, share = place(report, block.place), f"{block.share:.0%} of its operations"
     repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
@@ -145,13 +145,13 @@ def _name(report: Report, frame: Frame) -> str:
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 
 
-_STEPS = {
+_INTRODUCED_BY = {
     "eager": "introduced by capture (the backend eager shows it as well)",
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
 }
 #: Ratios below this are given in per cent.
-_WORTH_A_RATIO = 1.1
+_MIN_RATIO = 1.1
 #: Guards are mentioned if they take this share of a call.
 _NOTABLE_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by this share.
@@ -227,13 +227,13 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     return "; ".join(parts)
 
 
-def _compared_with_eager(eager: Spread, other: Spread) -> str:
+def _compared_with_eager(eager: Spread, measured: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
-    if overlap(eager, other) or not min(eager.median_us, other.median_us) > 0:
+    if overlap(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
         return "as fast as eager, within measurement error"
-    slower, faster = other.median_us / eager.median_us, eager.median_us / other.median_us
+    slower, faster = measured.median_us / eager.median_us, eager.median_us / measured.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
-    if ratio < _WORTH_A_RATIO:
+    if ratio < _MIN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
 
@@ -436,7 +436,7 @@ def restoring_sentences(check: Check) -> list[str]:
         if trial.equal:
             sentence = f"With `{one_line(trial.change)}` the result is right"
             if trial.time_ratio is not None:
-                is_longer = trial.time_ratio >= _WORTH_A_RATIO
+                is_longer = trial.time_ratio >= _MIN_RATIO
                 sentence += f"; a call takes {f'{trial.time_ratio:.2g} times as long' if is_longer else 'no longer'}"
             sentences.append(sentence)
     if sentences or not check.restored_by:
@@ -456,5 +456,5 @@ def check_sentence(report: Report, check: Check) -> str:
         words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
-        words += f", {_STEPS[check.step]}"
+        words += f", {_INTRODUCED_BY[check.step]}"
     return f"{words}: {joined(check.differences, '; ')}" if check.differences else words

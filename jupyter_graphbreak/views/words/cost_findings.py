@@ -53,7 +53,7 @@ _MAX_BYPASSED = 3
 _MAX_OPS, _MIN_US = 5, 0.1
 #: At most this many alternatives of an entry are described.
 _MAX_ALTERNATIVES = 5
-_UNNOTICED = {
+_UNNOTICED_CHANGES = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
@@ -68,9 +68,9 @@ _WHY_NOT_FUSED = {
     "device": "they run on different devices",
 }
 #: A way to compile a model is named if it shortens the start to at most this share.
-_WORTH_A_WAY = 0.8
+_MAX_START_RATIO = 0.8
 #: Times whose ratio is smaller than this are called equal.
-_SAME = 1.03
+_EQUAL_RATIO = 1.03
 #: At most this many differences between blocks are named.
 _MAX_DIFFERENCES = 3
 #: Findings about the start are sorted as if they cost this share of a call.
@@ -175,7 +175,7 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
     share = lost / max(entry.eager.median_us, before)
     if alternative.kind == "guards":
         name = one_line(alternative.change)
-        unnoticed = _UNNOTICED.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
+        unnoticed = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
         option = f'`options={{"guard_filter_fn": {name}}}` in `torch.compile`'
         yield CostFinding(
             f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
@@ -201,7 +201,7 @@ def _regions(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
     whole, *others = regions.ways
     starts = [(way.start_s, way) for way in others if way.equal and way.start_s is not None]
     for start_s, way in sorted(starts, key=lambda start: start[0]):
-        if whole.start_s is not None and start_s <= _WORTH_A_WAY * whole.start_s:
+        if whole.start_s is not None and start_s <= _MAX_START_RATIO * whole.start_s:
             times = f"compiling at a first start takes {start_s:.1f} s instead of {whole.start_s:.1f} s"
             yield CostFinding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
     for way in others:
@@ -227,7 +227,7 @@ def _change(regions: RegionCost, way: CompiledWay) -> str:
 def _calls(way: CompiledWay) -> str:
     if way.time_ratio is None:
         return ""
-    is_equal = 1 / _SAME <= way.time_ratio <= _SAME
+    is_equal = 1 / _EQUAL_RATIO <= way.time_ratio <= _EQUAL_RATIO
     return f"; calls take {'equally long' if is_equal else f'{way.time_ratio:.2f} times as long'}"
 
 
@@ -331,12 +331,14 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
         kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
         sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
-        sentence += f" for the backward pass{_at_line(report, by_line)}"
-        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_at_line(report, eager_by_line)})"
+        sentence += f" for the backward pass{_most_at_line(report, by_line)}"
+        sentence += (
+            f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_most_at_line(report, eager_by_line)})"
+        )
     yield CostFinding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
 
 
-def _at_line(report: Report, by_line: Mapping[Location, int]) -> str:
+def _most_at_line(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""

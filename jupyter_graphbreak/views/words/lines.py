@@ -263,10 +263,10 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     return first_regions
 
 
-def _next_free(following: list[int], at: int) -> int:
-    end = at
+def _next_free(following: list[int], index: int) -> int:
+    end = index
     while following[end] != end:
         end = following[end]
-    while following[at] != end:
-        following[at], at = end, following[at]
+    while following[index] != end:
+        following[index], index = end, following[index]
     return end

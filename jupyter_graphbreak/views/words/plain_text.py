@@ -53,7 +53,7 @@ def number_list(numbers: Sequence[int]) -> str:
     return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
 
 
-def number_ranges(numbers: Sequence[int], to: str) -> list[str]:
+def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
     """Return sorted numbers as texts; three or more in a row become a range."""
     ranges: list[list[int]] = []
     for number in numbers:
@@ -63,7 +63,7 @@ def number_ranges(numbers: Sequence[int], to: str) -> list[str]:
             ranges.append([number])
     parts: list[str] = []
     for some in ranges:
-        parts += [f"{some[0]}{to}{some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
+        parts += [f"{some[0]}{separator}{some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
     return parts
 
 
@@ -80,18 +80,18 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min"
 
 
-def whole_clauses(text: str, most: int) -> str:
+def whole_clauses(text: str, limit: int) -> str:
     """Return the first clauses of a text, about as many as fit into a number of characters.
 
     A clause is cut only if it is several times too long.
     """
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
     ends = [match.start() for match in re.finditer(r"(?:; |\. |, (?=and |but |then ))", text)]
-    fitting = [end for end in ends if end <= most]
+    fitting = [end for end in ends if end <= limit]
     if fitting:
         return text[: fitting[-1]]
-    clause, longest = text[: ends[0]] if ends else text, _MAX_CLAUSE_FACTOR * most
+    clause, longest = text[: ends[0]] if ends else text, _MAX_CLAUSE_FACTOR * limit
     return clause if len(clause) <= longest else f"{clause[:longest]}..."
 
 

@@ -130,7 +130,7 @@ def is_library(filename: str) -> bool:
 def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     own = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    roots = own | {folder for folder in search_path if folder and _holds_packages(folder)}
+    roots = own | {folder for folder in search_path if folder and _contains_packages(folder)}
     return tuple(sorted(roots | {os.path.realpath(folder) for folder in roots}))
 
 
@@ -141,7 +141,7 @@ def _folders(search_path: tuple[str, ...], loaded: tuple[str, ...]) -> tuple[str
     return tuple(sorted(outside | {os.path.realpath(folder) for folder in outside}))
 
 
-def _holds_packages(folder: str) -> bool:
+def _contains_packages(folder: str) -> bool:
     try:
         return next(Path(folder).glob("*.dist-info"), None) is not None
     except OSError:

@@ -202,15 +202,15 @@ def _checksum(payload: bytes) -> str:
     return hashlib.md5(payload, usedforsecurity=False).hexdigest()
 
 
-def _closed_entry(done: _OpenEntry, tally: Tally) -> LogEntry:
+def _closed_entry(finished: _OpenEntry, tally: Tally) -> LogEntry:
     """Return a complete entry; the line break after its last line is not part of the payload."""
-    if not done.lines:
-        tally.damaged += bool(done.envelope.get("has_payload"))
-        return LogEntry(done.process, Record(done.envelope), done.length)
-    payload = b"".join(done.lines).removesuffix(b"\n")
-    checksum = done.envelope.get("has_payload")
+    if not finished.lines:
+        tally.damaged += bool(finished.envelope.get("has_payload"))
+        return LogEntry(finished.process, Record(finished.envelope), finished.length)
+    payload = b"".join(finished.lines).removesuffix(b"\n")
+    checksum = finished.envelope.get("has_payload")
     if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written on a system with CRLF line ends
         payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
     if isinstance(checksum, str) and _checksum(payload) != checksum:
         tally.damaged += 1
-    return LogEntry(done.process, Record(done.envelope, payload.decode(errors="replace")), done.length)
+    return LogEntry(finished.process, Record(finished.envelope, payload.decode(errors="replace")), finished.length)

@@ -268,7 +268,7 @@ class _FileReader:
             line = resumed_line(unchecked.payload or "")
             if line is None:
                 return None
-            unchecked = _resumed_at(line, unchecked)
+            unchecked = _resume_record(line, unchecked)
         record = checked(unchecked)
         if record is None:
             self._tally.malformed += 1
@@ -311,7 +311,7 @@ class _FileReader:
         return Record(record.envelope, self._payloads.setdefault(payload, payload))
 
 
-def _resumed_at(line: int, listing: Record) -> Record:
+def _resume_record(line: int, listing: Record) -> Record:
     """Return the record of the line that a report takes from a listing of bytecode."""
     data = listing.data
     context = {key: value for key, value in listing.envelope.items() if value is not data}

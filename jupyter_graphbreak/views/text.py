@@ -572,10 +572,10 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
     return shown
 
 
-def _lines_near_breaks(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
+def _lines_near_breaks(lines: list[Line], room: int, listed_breaks: set[int]) -> list[Line]:
     """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
     wanted: set[int] = set()
-    broken = [line.number for line in lines if any(mark.number in listed for mark in line.breaks)]
+    broken = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
     leading = [line.number for line in lines if line.leads_to and not line.breaks]
     if not broken and not leading:
         return lines[:room]

@@ -80,7 +80,7 @@ def _count_of(number: int, noun: str) -> str:
     return counted(number, noun) if number else f"no {noun}s"
 
 
-def _shown(value: Any) -> Any:
+def _with_visible_characters(value: Any) -> Any:
     # Filters that return markup have already escaped the text in it.
     return visible(value) if type(value) is str else value
 
@@ -105,7 +105,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        finalize=_with_visible_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -153,7 +153,7 @@ class Links:
         # Most places occur several times.
         self.line = cache(self._line)
         self.function = cache(self._function)
-        self.words = cache(self._words)
+        self.words = cache(self._place_text)
 
     def source_name(self, place: Location) -> str:
         """Return the name of the source of a place; empty for the cell itself."""
@@ -197,7 +197,7 @@ class Links:
         name = function_of(self._report, place)
         return "" if name == "<module>" else name
 
-    def _words(self, place: Location) -> str:
+    def _place_text(self, place: Location) -> str:
         """Return a place as text, without a link."""
         lines = f"lines {place.line} to {place.end_line}" if place.end_line > place.line else f"line {place.line}"
         function, source = self.function(place), self.source_name(place)

@@ -37,7 +37,7 @@ _NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
 _MAX_LETTERS = 3
 _MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
-#: Maximum indentation of a note.
+#: The maximum indentation of a note.
 _MAX_NOTE_INDENT = 60
 #: At most this many breaks of one line are named in its gutter, and explained in notes below it.
 _MAX_SIGNS, _MAX_NOTES = 20, 20

@@ -398,11 +398,11 @@ class View:
         return stack_tree(_stacks(break_))
 
     @staticmethod
-    def more_about(break_: Break, others: list[Advice], detail: str) -> str:
+    def more_about(break_: Break, further_advice: list[Advice], detail: str) -> str:
         """Return the title of the collapsed part of a break."""
         lines = len({(place.source, place.line) for stack in _stacks(break_) for place in stack})
         parts = [
-            f"{len(others)} other way{'s' if len(others) > 1 else ''}" if others else "",
+            f"{len(further_advice)} other way{'s' if len(further_advice) > 1 else ''}" if further_advice else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
             "detail" if detail else "",
         ]

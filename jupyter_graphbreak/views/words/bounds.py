@@ -317,9 +317,9 @@ def _without_dangling_references(report: Report) -> Report:
     changed: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
     cyclic_scopes = _cycle_links({scope.id: scope.parent for scope in report.scopes})
-    _replace(changed, "scopes", report.scopes, lambda scope: _without(scope, "parent", cyclic_scopes))
+    _replace(changed, "scopes", report.scopes, lambda scope: _without_field(scope, "parent", cyclic_scopes))
     cyclic_frames = _cycle_links({frame.id: frame.caller for frame in report.frames})
-    _replace(changed, "frames", report.frames, lambda frame: _without(frame, "caller", cyclic_frames))
+    _replace(changed, "frames", report.frames, lambda frame: _without_field(frame, "caller", cyclic_frames))
     _replace(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed["error"] = msgspec.structs.replace(report.error, break_=None)
@@ -332,7 +332,7 @@ def _replace(changed: dict[str, Any], name: str, items: list[_T], convert: Calla
         changed[name] = limited
 
 
-def _without(part: Any, name: str, ids: set[str]) -> Any:
+def _without_field(part: Any, name: str, ids: set[str]) -> Any:
     return msgspec.structs.replace(part, **{name: None}) if part.id in ids else part
 
 

@@ -52,11 +52,13 @@ def startup(report: Report) -> str:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
     again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
-    sentences += [f"{again:.1f} s of it was spent on recompiles, {_waiting(report)}"] if again >= _NOTABLE_S else []
+    sentences += (
+        [f"{again:.1f} s of it was spent on recompiles, {_waiting_calls(report)}"] if again >= _NOTABLE_S else []
+    )
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
 
-def _waiting(report: Report) -> str:
+def _waiting_calls(report: Report) -> str:
     """Return how many calls waited for recompiles: "for which 3 calls waited".
 
     Frames that one call compiles again, such as a function and its resume function, count once.
@@ -215,7 +217,7 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
-    parts = [f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}", *_guards(entry)]
+    parts = [f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}", *_guard_time(entry)]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks(report, remedied.remedies)
         if overlap(remedied.time, entry.compiled):
@@ -238,7 +240,7 @@ def _compared_with_eager(eager: Spread, measured: Spread) -> str:
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
 
 
-def _guards(entry: EntryCost) -> list[str]:
+def _guard_time(entry: EntryCost) -> list[str]:
     """Return the time to choose, enter and leave compiled code, if it is a large part of the call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
     return (
@@ -268,17 +270,17 @@ def coverage_sentences(report: Report) -> list[str]:
     sentences = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
-        parts += _processor(entry)
+        parts += _processor_time(entry)
         if entry.break_even_calls is not None:
             parts.append(f"compiling pays off after {counted(entry.break_even_calls, 'call')}")
-        parts += _in_run(entry)
+        parts += _time_in_run(entry)
         parts += _device_work(entry)
         if parts:
             sentences.append((f"{entry.function}: " if several else "") + "; ".join(parts))
     return sentences
 
 
-def _in_run(entry: EntryCost) -> list[str]:
+def _time_in_run(entry: EntryCost) -> list[str]:
     """Return the time of the warm calls of the run itself, in which nothing was compiled."""
     time = entry.in_run
     if time is None:
@@ -309,7 +311,7 @@ def memory_text(nbytes: int) -> str:
     return f"{amount:.1f} GiB"
 
 
-def _processor(entry: EntryCost) -> list[str]:
+def _processor_time(entry: EntryCost) -> list[str]:
     """Return the processor time of a call if it differs from wall-clock time: several processors work, or they wait."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
     known = [(worked, us) for worked, us in times if worked is not None]

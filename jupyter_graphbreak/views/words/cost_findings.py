@@ -203,13 +203,13 @@ def _regions(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
     for start_s, way in sorted(starts, key=lambda start: start[0]):
         if whole.start_s is not None and start_s <= _MAX_START_RATIO * whole.start_s:
             times = f"compiling at a first start takes {start_s:.1f} s instead of {whole.start_s:.1f} s"
-            yield CostFinding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
+            yield CostFinding(f"{_program_change(regions, way)}: {times}{_call_time(way)}", _SHARE_OF_START)
     for way in others:
         if way.differences:
             yield _separate_blocks(report, regions, way)
 
 
-def _change(regions: RegionCost, way: CompiledWay) -> str:
+def _program_change(regions: RegionCost, way: CompiledWay) -> str:
     """Say how to change the program: "compile each `Block` alone (...)"."""
     block = one_line(regions.block)
     if way.way != "blocks":
@@ -224,7 +224,7 @@ def _change(regions: RegionCost, way: CompiledWay) -> str:
     return f"compile each `{block}` alone (`{code}`)"
 
 
-def _calls(way: CompiledWay) -> str:
+def _call_time(way: CompiledWay) -> str:
     if way.time_ratio is None:
         return ""
     is_equal = 1 / _EQUAL_RATIO <= way.time_ratio <= _EQUAL_RATIO
@@ -389,7 +389,7 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
             saved += f", with the peak at {memory_text(change.peak_bytes)}"
         else:
             continue
-        sentences.append(f"`{one_line(change.change)}`: {saved}{_duration(change)}")
+        sentences.append(f"`{one_line(change.change)}`: {saved}{_extra_time(change)}")
     return map(CostFinding, sentences[:_MAX_CHANGES])
 
 
@@ -397,7 +397,7 @@ def _saves_memory(before: int, after: int) -> bool:
     return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
 
 
-def _duration(change: MemoryChange) -> str:
+def _extra_time(change: MemoryChange) -> str:
     """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""

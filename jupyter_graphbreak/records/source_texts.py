@@ -203,7 +203,7 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
     kept: list[SegmentText] = []
     covered = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # otherwise it is inside a function that is already included
+        if start >= covered:  # otherwise the block is inside a function that is already included
             kept.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
             covered = end
     return kept

@@ -35,7 +35,7 @@ def overlap(one: Spread, other: Spread) -> bool:
 
 
 def are_apart(one: Spread, other: Spread) -> bool:
-    """Return whether the middle halves of two measurements with few runs have nothing in common."""
+    """Return whether the middle halves of two measurements with few runs do not overlap."""
     return one.high_us < other.low_us or other.high_us < one.low_us
 
 

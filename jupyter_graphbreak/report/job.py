@@ -72,7 +72,7 @@ class RankCompiling(msgspec.Struct, frozen=True):
 
 
 class JobPlace(msgspec.Struct, frozen=True):
-    """A line of a file or, if ``path`` is ``None``, of the cell of that name."""
+    """A line of the file ``path``, or of the cell with the name ``cell`` if ``path`` is ``None``."""
 
     path: str | None
     cell: str | None
@@ -103,7 +103,7 @@ class JobBreak(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The reports of several processes, and their breaks; breaks that only some ranks have come first.
+    """The reports of several processes, and their breaks. The first breaks are those of only some ranks.
 
     Parameters
     ----------

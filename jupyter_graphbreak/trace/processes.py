@@ -295,7 +295,7 @@ class _FileReader:
         return None
 
     def _reduced(self, record: Record) -> Record:
-        """Return a record that shares its text with equal earlier ones, such as those of other ranks."""
+        """Return a record that shares its text with an equal earlier record, such as that of a different rank."""
         payload = record.payload
         if payload is None:
             return record

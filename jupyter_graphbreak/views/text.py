@@ -406,9 +406,9 @@ def _path(report: Report, break_: Break) -> str:
     order = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
-    # A notebook's copy of a large report leaves out stacks that are the same as that of the break.
+    # A notebook's copy of a large report leaves out stacks that are the same as the stack of the break.
     different = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
-    ways = len(different) - 1 if not _prefixes(different) else 0
+    ways = len(different) - 1 if not _are_on_one_path(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
     text = _joined_calls(calls, len(stack))
@@ -433,7 +433,7 @@ def _function_name(location: Location) -> str | None:
     return None if location.function == "<module>" else location.function
 
 
-def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
+def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
     """Whether all stacks are parts of one path."""
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]

@@ -45,7 +45,7 @@ def visible(text: str) -> str:
 
 
 def token_runs(text: str) -> list[list[Run]]:
-    r"""Return the coloured parts of each line of a Python text; a line break is ``"\n"`` only."""
+    r"""Return the coloured parts of each line of a Python text; only ``"\n"`` ends a line."""
     lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
     number = start = 0  # the current line and its start in the text
     for token in _TOKENS.finditer(text):

@@ -103,7 +103,7 @@ class JobBreak(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The reports of several processes, and their breaks. The first breaks are those of only some ranks.
+    """The reports of several processes, and their breaks. Breaks on only some ranks come first.
 
     Parameters
     ----------

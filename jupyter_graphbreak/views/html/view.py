@@ -436,7 +436,7 @@ class View:
         return graph.code.rstrip("\n").count("\n") + 1
 
     def shows_code(self, graph: Graph) -> bool:
-        """Return whether the markup contains a graph's code: the beginning of longer code would only repeat its inputs."""
+        """Return whether the markup contains a graph's code: the first lines of long code would only list inputs."""
         return self.code_length(graph) <= self.limits.code
 
     def python(self, code: str) -> Markup:

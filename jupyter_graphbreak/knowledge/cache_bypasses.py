@@ -30,7 +30,7 @@ class CacheBypass:
     advice: str | None = None
 
 
-#: The first entry with a mark in the reason applies.
+#: The entry for a reason is the first one with a mark that occurs in the reason.
 CACHE_BYPASSES = (
     CacheBypass(
         "autograd function",

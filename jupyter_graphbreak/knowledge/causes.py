@@ -46,18 +46,20 @@ _BRANCH = ManualStep(
     ),
 )
 _DISABLED = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
-_HOST = ManualStep(
+_PYTHON_NUMBER = ManualStep(
     "Decide whether the number is needed at all; whether it is known before the call and can "
     "be passed as an argument; or whether what follows can be computed with the tensor."
 )
-_SHAPE = ManualStep(
+_DATA_DEPENDENT_SHAPE = ManualStep(
     "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
 )
-_NO_SHAPE = ManualStep(
+_UNKNOWN_SHAPE = ManualStep(
     "Decide whether this operation may stay eager: no graph knows the shape of its result, "
     "unless a custom operator with a fake kernel wraps it (torch.library.custom_op)."
 )
-_KEY = ManualStep("Decide on keys that are constants, such as names: a graph does not know the identity of a tensor.")
+_TENSOR_KEY = ManualStep(
+    "Decide on keys that are constants, such as names: a graph does not know the identity of a tensor."
+)
 _GENERATOR = ManualStep("Decide whether a list can replace the generator, or compile the function that consumes it.")
 _GROUPS = ManualStep(
     "Decide whether the groups can be formed before the compiled function: their number depends on the data."
@@ -66,15 +68,17 @@ _BACKWARD = ManualStep(
     "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it.",
     is_where_to_end=True,
 )
-_FLAG = ManualStep("Decide before the compiled function which tensors need gradients: a graph cannot change that.")
+_REQUIRES_GRAD = ManualStep(
+    "Decide before the compiled function which tensors need gradients: a graph cannot change that."
+)
 _CONTEXT = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
 _NUMPY = ManualStep(
     "Decide whether torch can draw or compute this. With NumPy's generator it must happen before the call."
 )
-_STATE = ManualStep(
+_OBJECT_CREATION = ManualStep(
     "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."
 )
-_OWN_ERROR = ManualStep(
+_OPERATOR_ERROR = ManualStep(
     "Run the call without compiling, with torch.compiler.set_stance('force_eager'): if it raises the same error, the "
     "arguments do not fit the operator."
 )
@@ -91,14 +95,14 @@ _OUTPUT = ManualStep(
         "Decide whether this message is needed on every call: writing it after the call was tried and did not work."
     ),
 )
-_NO_PERSON = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
+_INTERACTION = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
 _TIMING = ManualStep(
     "Decide whether the time is needed: only a whole call of a compiled function can be timed, from outside."
 )
 _CLOCK = (
     "read the clock before and after the call: inside the compiled function, no operation has run yet when it is read"
 )
-_OUTSIDE = "move it before or after the compiled function"
+_MOVE_OUTSIDE = "move it before or after the compiled function"
 
 CAUSES = (
     KnownCause(
@@ -239,7 +243,7 @@ CAUSES = (
             "compute it outside of the compiled function"
         ),
         setting_advice=f"set {_SCALARS}",
-        manual_step=_HOST,
+        manual_step=_PYTHON_NUMBER,
         settings=((_SCALARS,), (_SCALARS, _SHAPES)),
         rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
         is_named_by_call=True,
@@ -267,7 +271,7 @@ CAUSES = (
             "a break into an error"
         ),
         setting_advice=f"set {_SHAPES}",
-        manual_step=_SHAPE,
+        manual_step=_DATA_DEPENDENT_SHAPE,
         settings=((_SHAPES,), (_SCALARS, _SHAPES)),
         rewrites=("mask instead of selecting", "pass sizes as numbers"),
         is_captured_by_fullgraph=True,
@@ -277,7 +281,7 @@ CAUSES = (
         ("Dynamic shape operator (no meta kernel)",),
         title="Operator whose result has an unknown size",
         advice="compute it outside of the compiled function: Dynamo cannot follow a shape that depends on the data",
-        manual_step=_NO_SHAPE,
+        manual_step=_UNKNOWN_SHAPE,
         page="escape_hatches.md#custom-operators-one-opaque-operation",
     ),
     KnownCause(
@@ -287,7 +291,7 @@ CAUSES = (
         former_messages=("Dynamic slicing on data-dependent value is not supported",),
         advice=f"slice with numbers, not with tensors; for a length from a tensor, set {_SCALARS} and use .item()",
         setting_advice=f"set {_SCALARS}",
-        manual_step=_HOST,
+        manual_step=_PYTHON_NUMBER,
         settings=((_SCALARS,),),
     ),
     KnownCause(
@@ -339,7 +343,7 @@ CAUSES = (
         ("Failed to convert args/kwargs to proxy",),
         title="Argument that a graph cannot contain, such as a `torch.Generator`",
         advice="call the operation before the compiled function and pass its result as an argument",
-        manual_step=_STATE,
+        manual_step=_OBJECT_CREATION,
     ),
     KnownCause(
         "GB0056",
@@ -377,7 +381,7 @@ CAUSES = (
         "GB0064",
         ("Fake tensor propagation exception",),
         title="Operator that fails on the shapes it is given",
-        manual_step=_OWN_ERROR,
+        manual_step=_OPERATOR_ERROR,
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a function that is called"),
@@ -450,7 +454,7 @@ CAUSES = (
         ("Reconstruction failure",),
         title="Object that cannot outlive a break",
         advice="build it after the compiled function, from the function's result: it cannot be carried across a break",
-        manual_step=_STATE,
+        manual_step=_OBJECT_CREATION,
     ),
     KnownCause(
         "GB0093",
@@ -518,7 +522,7 @@ CAUSES = (
             f"with .item() and set {_SCALARS}"
         ),
         setting_advice=f"set {_SCALARS}",
-        manual_step=_HOST,
+        manual_step=_PYTHON_NUMBER,
         settings=((_SCALARS,),),
         rewrites=("keep the tensor", "take values one by one"),
     ),
@@ -538,7 +542,7 @@ CAUSES = (
         "GB0112",
         ("TypeError when making fake tensor call",),
         title="`TypeError` of an operator",
-        manual_step=_OWN_ERROR,
+        manual_step=_OPERATOR_ERROR,
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(
@@ -559,7 +563,7 @@ CAUSES = (
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",
         advice="call it after the compiled function, on the function's result",
-        manual_step=_STATE,
+        manual_step=_OBJECT_CREATION,
     ),
     KnownCause(
         "GB0123",
@@ -584,7 +588,7 @@ CAUSES = (
         former_messages=("Tensor.item", "call_function BuiltinVariable(int) [TensorVariable()]"),
         advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
         setting_advice=f"set {_SCALARS}",
-        manual_step=_HOST,
+        manual_step=_PYTHON_NUMBER,
         settings=((_SCALARS,), (_SCALARS, _SHAPES)),
         rewrites=("keep the tensor", "pass sizes as numbers"),
         is_captured_by_fullgraph=True,
@@ -594,7 +598,7 @@ CAUSES = (
         ("Unsupported Tensor.requires_grad_() call",),
         title="`requires_grad_()` in compiled code",
         advice="call requires_grad_() before the compiled function, or use detach() if only the values are needed",
-        manual_step=_FLAG,
+        manual_step=_REQUIRES_GRAD,
         rewrites=("leave requires_grad_() out",),
     ),
     KnownCause(
@@ -794,21 +798,21 @@ CAUSES = (
         ("non-const keys in dict_keys",),
         title="Dictionary with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
-        manual_step=_KEY,
+        manual_step=_TENSOR_KEY,
     ),
     KnownCause(
         "GB0204",
         ("non-const keys in mappingproxy",),
         title="Mapping with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
-        manual_step=_KEY,
+        manual_step=_TENSOR_KEY,
     ),
     KnownCause(
         "GB0206",
         ("setattr() on Tensor.requires_grad",),
         title="`x.requires_grad = ...`",
         advice="set requires_grad before the compiled function, or use detach() instead of setting it to False",
-        manual_step=_FLAG,
+        manual_step=_REQUIRES_GRAD,
         rewrites=("replace the requires_grad assignment",),
     ),
     KnownCause(
@@ -944,7 +948,7 @@ CAUSES = (
         advice="construct the parameter before the compiled function, or in the module's __init__; or set "
         f"{_TRACE_PARAMETERS}",
         setting_advice=f"set {_TRACE_PARAMETERS}",
-        manual_step=_STATE,
+        manual_step=_OBJECT_CREATION,
         settings=((_TRACE_PARAMETERS,),),
     ),
     KnownCause(
@@ -1055,7 +1059,7 @@ CAUSES = (
         ("User-defined object with overridden __hash__",),
         title="Dictionary key with its own `__hash__`",
         advice="use a string or a number as the key, not an object with its own __hash__",
-        manual_step=_KEY,
+        manual_step=_TENSOR_KEY,
         since="2.10",
     ),
     KnownCause(
@@ -1063,7 +1067,7 @@ CAUSES = (
         ("Dynamo cannot determine whether the underlying object is hashable",),
         title="Dictionary key that Dynamo cannot hash",
         advice="use a key that is a string or a number",
-        manual_step=_KEY,
+        manual_step=_TENSOR_KEY,
         since="2.10",
     ),
     KnownCause(
@@ -1071,7 +1075,7 @@ CAUSES = (
         ("Dynamo cannot determine the hash of an object",),
         title="Dictionary key that Dynamo cannot hash",
         advice="use a key that is a string or a number",
-        manual_step=_KEY,
+        manual_step=_TENSOR_KEY,
         since="2.10",
     ),
     KnownCause(
@@ -1127,7 +1131,7 @@ CAUSES = (
         "GB4197",
         ("Unsupported Tensor.share_memory_() call",),
         title="`Tensor.share_memory_()`",
-        advice=_OUTSIDE,
+        advice=_MOVE_OUTSIDE,
         since="2.11",
     ),
     KnownCause(
@@ -1161,7 +1165,7 @@ CAUSES = (
         "GB4315",
         ("RuntimeError when making fake tensor call",),
         title="`RuntimeError` of an operator",
-        manual_step=_OWN_ERROR,
+        manual_step=_OPERATOR_ERROR,
         since="2.11",
         page="errors.md#your-own-error-met-while-compiling",
     ),
@@ -1207,7 +1211,7 @@ CAUSES = (
         ("Tensor device mismatch",),
         title="Tensors on different devices",
         advice="move both to one device; a tensor that is made in the function needs device=x.device",
-        manual_step=_OWN_ERROR,
+        manual_step=_OPERATOR_ERROR,
         page="errors.md#your-own-error-met-while-compiling",
         since="2.13",
     ),
@@ -1303,7 +1307,7 @@ CAUSES = (
         ("returning intermediate with requires_grad_()",),
         title="Result with `requires_grad_()`",
         advice="call detach() before returning it, or requires_grad_() before the compiled function",
-        manual_step=_FLAG,
+        manual_step=_REQUIRES_GRAD,
         since="2.12",
     ),
     KnownCause(
@@ -1339,7 +1343,7 @@ CAUSES = (
         ("requires_grad_() intermediate leaked as output",),
         title="Result with `requires_grad_()`",
         advice="call detach() before returning it, or requires_grad_() before the compiled function",
-        manual_step=_FLAG,
+        manual_step=_REQUIRES_GRAD,
         rewrites=("leave requires_grad_() out",),
         since="2.12",
     ),
@@ -1445,7 +1449,7 @@ CALLS = (
         names=("sleep",),
         pattern=r"\bsleep\(",
         title="`sleep`",
-        advice=_OUTSIDE,
+        advice=_MOVE_OUTSIDE,
         manual_step=ManualStep("Decide whether to wait before or after the call: a graph cannot wait."),
     ),
     KnownCall(
@@ -1479,7 +1483,7 @@ CALLS = (
     KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
-        advice=_OUTSIDE,
+        advice=_MOVE_OUTSIDE,
         manual_step=_BACKWARD,
         page="where_to_compile.md#the-training-step",
     ),
@@ -1520,14 +1524,14 @@ CALLS = (
         pattern=r"\binput\(",
         title="`input`",
         advice="read the input before the compiled function and pass it as an argument",
-        manual_step=_NO_PERSON,
+        manual_step=_INTERACTION,
     ),
     KnownCall(
         names=("breakpoint",),
         pattern=r"\bbreakpoint\(|set_trace\(",
         title="`breakpoint`",
         advice="debug it eagerly, with torch.compiler.set_stance('force_eager')",
-        manual_step=_NO_PERSON,
+        manual_step=_INTERACTION,
         page="errors.md#step-through-it-with-a-debugger",
     ),
     KnownCall(
@@ -1564,7 +1568,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     names = {called, called.rpartition(".")[2]}
     calls = (call for call in CALLS if known.is_named_by_call and not names.isdisjoint(call.names))
     by_context = next(calls, None)
-    # If a function is disabled on purpose, its name does not matter: "print" under torch.compiler.disable, for example.
+    # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
     is_disabled = known.is_deliberate and known.manual_step is not None
     formatting = next(
         (call for call in CALLS if known.id in call.causes and re.match(call.pattern or "", code or "")), None
@@ -1589,7 +1593,7 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
 
 
 def name_of_former_text(text: str) -> str | None:
-    """Return the name of the cause that a message of an older PyTorch, which contains no name, describes."""
+    """Return the name of the cause that a message of an older PyTorch describes without naming it."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
 
@@ -1621,7 +1625,7 @@ def _call_in(code: str) -> KnownCall | None:
 
 
 def _called_function(context: str | None) -> str:
-    """Return the name of the function that Dynamo could not trace, a method's with its class.
+    """Return the name of the function that Dynamo could not trace; for a method, with its class.
 
     It is "print" for ``builtin print [...]``.
     """

@@ -66,7 +66,7 @@ def title_of(settings: Iterable[DynamoSetting]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManualStep:
-    """The decision for a person if no remedy works.
+    """The decision that is left to a person if no remedy works.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class ManualStep:
 
 @dataclass(frozen=True, slots=True)
 class SkipReason:
-    """Why a function runs eagerly: the kind, a sentence, the way to avoid it, and the page about it."""
+    """The reason why a function runs eagerly: its kind, a sentence about it, a way to avoid it, and its page."""
 
     kind: SkipKind
     sentence: str

@@ -28,20 +28,20 @@ _MANUAL_STEPS = {
     _USER_ERROR: "Check this code without torch.compile: PyTorch expects it to fail there as well.",
 }
 
-#: The settings of torch._dynamo.config that ``fullgraph=True`` implies: Dynamo's ``OutputGraph`` reads either.
+#: The settings of torch._dynamo.config that ``fullgraph=True`` implies in Dynamo's ``OutputGraph``.
 _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
-#: The first release in which it implies them.
+#: The first release of PyTorch in which ``fullgraph=True`` implies these settings.
 _IMPLIED_SINCE = (2, 10)
 
 
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
-    """Return the decision for a person according to the hints of a break; ``None`` if the hints do not say."""
+    """Return the decision that the hints of a break leave to a person; ``None`` if they leave none."""
     hints = list(hints)
     return next((step for start, step in _MANUAL_STEPS.items() if any(hint.startswith(start) for hint in hints)), None)
 
 
 def fullgraph_captures_values(torch: str | None) -> bool | None:
-    """Return whether ``fullgraph=True`` implies these settings in a release of PyTorch; ``None`` if unknown."""
+    """Return whether ``fullgraph=True`` captures numbers and sizes in a release of PyTorch; ``None`` if unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
     return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE if numbers is not None else None
 

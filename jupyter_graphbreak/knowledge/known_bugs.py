@@ -1,4 +1,4 @@
-"""The known bugs of PyTorch's releases, and the one that the message of an error names."""
+"""The known bugs of PyTorch's releases, and a search for the bug behind an error message."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class KnownBug:
 
     @property
     def address(self) -> str | None:
-        """The address of the thread; None if there is none."""
+        """The address of the bug's issue on GitHub; None for a bug without an issue."""
         repository, _, number = self.issue.rpartition("#")
         return f"https://github.com/{repository or 'pytorch/pytorch'}/issues/{number}" if number.isdecimal() else None
 
     @property
     def advice_in_report(self) -> str:
-        """The advice of a report."""
+        """The advice about the bug, in the words of a report."""
         thread = f"a known bug of PyTorch, {self.address}" if self.address else "a known bug of PyTorch"
         return f"{self.advice[:1].lower()}{self.advice[1:].removesuffix('.')} ({thread})"
 
@@ -60,10 +60,10 @@ def bugs() -> dict[str, tuple[KnownBug, ...]]:
 
 @functools.cache
 def named_by_messages() -> tuple[KnownBug, ...]:
-    """Return the bugs that the message of an error names."""
+    """Return the bugs that can be recognized by an error message."""
     return tuple(bug for subject in bugs().values() for bug in subject if bug.message)
 
 
 def bug_named_by(message: str) -> KnownBug | None:
-    """Return the bug that the message of an error names; None if it names none."""
+    """Return the bug that an error message reveals; None if it reveals no known bug."""
     return next((bug for bug in named_by_messages() if re.search(bug.message, message)), None)

@@ -44,7 +44,7 @@ OPTIMIZER_STEP = (
     "still compiles the update as one graph."
 )
 
-#: By the owner of the line; the reader's own lines have the advice of their cause.
+#: The advice by the owner of a line. The reader's own lines are missing: their advice depends on the cause.
 OWNERS: Mapping[Owner, KnownOwner] = {
     "library": KnownOwner(
         on_purpose="the library breaks here on purpose: leave it, or compile a part of the model that does not call it",
@@ -76,5 +76,5 @@ OWNERS: Mapping[Owner, KnownOwner] = {
 
 
 def owner_advice() -> set[str]:
-    """Return all advice of this table."""
+    """Return all advice in ``OWNERS``."""
     return {OPTIMIZER, *(text for owner in OWNERS.values() for text in (owner.on_purpose, owner.otherwise))}

@@ -69,18 +69,18 @@ LAYER_OF_TORCH = SkipReason(
     "use `torch.compile(layer)` instead of `layer.compile()`",
     page="where_to_compile.md#another-method-than-forward",
 )
-_FORGET = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
+_RESET_DYNAMO = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or, before "
     "torch 2.14, a mode such as a FLOP counter was on",
-    _FORGET,
+    _RESET_DYNAMO,
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 REMEMBERED_MODE = SkipReason(
     "remembered",
     "Dynamo skips it because of an earlier call, in which a TorchDispatchMode such as a FLOP counter was on",
-    f"{_FORGET}; torch 2.14 and newer compile it again",
+    f"{_RESET_DYNAMO}; torch 2.14 and newer compile it again",
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )
 #: ``{limit}`` is the setting that was reached, with its value.

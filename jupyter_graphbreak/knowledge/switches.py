@@ -87,7 +87,7 @@ class KnownSwitch:
 
     @property
     def step(self) -> str:
-        """The title as the beginning of a piece of advice."""
+        """The title of the switch as the beginning of a piece of advice."""
         return f"{self.title[0].lower()}{self.title[1:]}"
 
 
@@ -247,7 +247,7 @@ SWITCHES = (
 )  # fmt: skip
 
 
-#: The number of callers in which the marks of a switch are searched.
+#: The number of callers that are searched for the marks of a switch.
 _MAX_CALLERS = 2
 
 

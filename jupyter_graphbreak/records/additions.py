@@ -96,7 +96,7 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
 
 
 class Conditions(Addition, frozen=True, kw_only=True):
-    """The place of an event and the settings in force.
+    """The place of an event in a trace and the settings in force at that moment.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class BreakSeen(Conditions, frozen=True, kw_only=True):
 
 
 class FrameFailed(Conditions, frozen=True, kw_only=True):
-    """An exception ends the compilation of a frame; with ``raised``, it reaches the user."""
+    """An exception ends the compilation of a frame; if ``raised`` is true, it reaches the user."""
 
     kind: ClassVar[str] = "graphbreak_failure"
 
@@ -200,7 +200,7 @@ class FrameRefused(Conditions, frozen=True, kw_only=True):
 
     @property
     def code(self) -> tuple[str, str, int] | None:
-        """Function, file and first line of the code object."""
+        """The function, file and first line of the code object; ``None`` if one of them is unknown."""
         if self.name is None or self.filename is None or self.firstlineno is None:
             return None
         return self.name, self.filename, self.firstlineno
@@ -294,7 +294,7 @@ class ResumeCreated(CodeObject, frozen=True, kw_only=True):
 
 
 class ResumedAt(Addition, frozen=True, kw_only=True):
-    """The line at which the resume function of a frame continues, if a log has it; see :class:`ResumeCreated`."""
+    """The line at which the resume function of a frame continues, if a log has the line; see :class:`ResumeCreated`."""
 
     kind: ClassVar[str] = "graphbreak_resumed_at"
 
@@ -349,7 +349,7 @@ class GraphStacks(Addition, frozen=True, kw_only=True):
 
 
 class UnrecordedSkips(Addition, frozen=True, kw_only=True):
-    """The release of PyTorch skips frames without a record; ``what`` names them if we cannot record them either."""
+    """The PyTorch release skips some frames without a record; ``what`` names those that we cannot record either."""
 
     kind: ClassVar[str] = "graphbreak_blind"
 
@@ -366,7 +366,7 @@ class WatchFailed(Addition, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """The sentence for the report's diagnostics."""
+        """The sentence about the failed hook for the report's diagnostics."""
         return f"Watching failed at {self.hook}: {self.message}."
 
 
@@ -380,7 +380,7 @@ class Note(Addition, frozen=True, kw_only=True):
 
 
 class DeviceUsed(Addition, frozen=True, kw_only=True):
-    """The requested and the used device; the fields of the report's ``Device``."""
+    """The requested and the used device, with the fields of the report's ``Device``."""
 
     kind: ClassVar[str] = "graphbreak_device"
 
@@ -529,7 +529,7 @@ _A = TypeVar("_A", bound=Addition)
 
 
 def read_addition(record: Record) -> Addition | None:
-    """Return an addition as its class; ``None`` for one of PyTorch's own entries.
+    """Return an entry as an instance of its class of additions; ``None`` for one of PyTorch's own entries.
 
     Raises
     ------

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: The types of weak proxies.
 WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
-#: The types of descriptors that return an attribute and run no code of Python.
+#: The types of descriptors that return an attribute without running Python code.
 _MEMBERS = (GetSetDescriptorType, MemberDescriptorType)
 
 
@@ -32,24 +32,24 @@ def is_dataclass(value: Any) -> bool:
 
 
 def proxy_member(kind: type) -> Any:
-    """Return the descriptor with which a class of proxies, as ``wrapt`` has them, refers to the objects they stand for.
+    """Return the descriptor through which a proxy class, such as those of ``wrapt``, refers to the wrapped objects.
 
     The result is ``None`` for any other class.
     """
     base = next((base for base in kind.__mro__ if "__wrapped__" in vars(base)), object)
     member = vars(base).get("__wrapped__")
-    # A lazy proxy makes its object when that is read.
+    # A lazy proxy creates its object when ``__wrapped__`` is read.
     is_proxy = type(member) in _MEMBERS and "__class__" in vars(base) and "__factory__" not in vars(base)
     return member if is_proxy else None
 
 
 def proxied_by(value: Any) -> Any:
-    """Return the object that a proxy stands for, weak or not; ``None`` for any other object."""
+    """Return the object that a proxy, weak or not, stands for; ``None`` for any other object."""
     if type(value) in WEAK_PROXIES:
         with contextlib.suppress(ReferenceError, AttributeError):  # the object is gone
             return value.__reduce_ex__.__self__
     if (member := proxy_member(type(value))) is not None:
-        with contextlib.suppress(ValueError, AttributeError):  # it stands for nothing yet
+        with contextlib.suppress(ValueError, AttributeError):  # the proxy stands for nothing yet
             return member.__get__(value)
     return None
 

@@ -19,8 +19,8 @@ _STDLIB = re.compile(
     r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
 )
 _PACKAGES = ("/site-packages/", "/dist-packages/")
-#: Code that a package wrote for itself, outside its folder: the file has a module's dotted name, which nobody could
-#: import, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
+#: Code that a package generated outside its own folder: the file has the dotted name of a module that cannot be
+#: imported, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
 _GENERATED = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,})\.py$")
 
 
@@ -88,7 +88,16 @@ def is_of_standard_library(module_path: str) -> bool:
 #: The folder of this package, with a separator at its end.
 OWN_FOLDER = str(Path(__file__).parents[1]) + os.sep
 #: Packages that may be installed from source, outside the folders for packages.
-_FROM_SOURCES = ("torch", "IPython", "ipykernel", "tornado", "traitlets", "zmq", "jupyter_client", "jupyter_graphbreak")
+_SOURCE_INSTALLS = (
+    "torch",
+    "IPython",
+    "ipykernel",
+    "tornado",
+    "traitlets",
+    "zmq",
+    "jupyter_client",
+    "jupyter_graphbreak",
+)
 
 
 def library_roots() -> list[str]:
@@ -102,17 +111,17 @@ def library_roots() -> list[str]:
 
 def package_folders() -> list[str]:
     """Return the folders of PyTorch, Jupyter's packages and this package that are outside :func:`library_roots`."""
-    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _FROM_SOURCES)
+    loaded = tuple(getattr(sys.modules.get(name), "__file__", None) or "" for name in _SOURCE_INSTALLS)
     return list(_folders(tuple(sys.path), loaded))
 
 
 def package_paths() -> PackagePaths:
-    """Return both kinds of folders, to determine the owner of a file."""
+    """Return the folders of libraries and of single packages, which determine the owner of a file."""
     return PackagePaths(tuple(library_roots()), tuple(package_folders()))
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library, such as ``<frozen os>`` to the standard one."""
+    """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library."""
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED.search(filename) is not None
 
@@ -121,7 +130,7 @@ def is_library(filename: str) -> bool:
 def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     own = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    roots = own | {folder for folder in search_path if folder and _holds_packages(folder)}
+    roots = own | {folder for folder in search_path if folder and _contains_packages(folder)}
     return tuple(sorted(roots | {os.path.realpath(folder) for folder in roots}))
 
 
@@ -132,7 +141,7 @@ def _folders(search_path: tuple[str, ...], loaded: tuple[str, ...]) -> tuple[str
     return tuple(sorted(outside | {os.path.realpath(folder) for folder in outside}))
 
 
-def _holds_packages(folder: str) -> bool:
+def _contains_packages(folder: str) -> bool:
     try:
         return next(Path(folder).glob("*.dist-info"), None) is not None
     except OSError:

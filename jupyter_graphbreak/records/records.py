@@ -45,7 +45,7 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
             "cudagraph_skip_reason")  # fmt: skip
 
 _FRAME_SECONDS = "entire_frame_compile_time_s"
-#: The reason why code no longer fits that Dynamo compiled in a trial: not a recompile reason of the program.
+#: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: Greater than any time that a log can have.
 _LATEST = 1e11
@@ -72,7 +72,7 @@ _CONTEXT_KEYS = frozenset(
 
 
 class CompileKey(msgspec.Struct, frozen=True, order=True):
-    """The compile id of a record, as numbers.
+    """The compile id of a record, split into its numbers.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class CompileKey(msgspec.Struct, frozen=True, order=True):
 
 
 class StackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One entry of a stack; in JSON, a list of its fields; the last ones may be missing.
+    """One entry of a stack. In JSON it is a list of its fields, of which the last ones may be missing.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class CompileTime(msgspec.Struct, frozen=True, array_like=True):
-    """When one compilation began, in seconds since 1970, how long it took, and the function's name if known."""
+    """The start of one compilation in seconds since 1970, its duration, and the function's name if known."""
 
     start: float
     seconds: float
@@ -172,7 +172,7 @@ class CompileTime(msgspec.Struct, frozen=True, array_like=True):
 
 
 def compile_time(record: Record) -> CompileTime | None:
-    """Return when a compilation took place, from its complete metrics; ``None`` for other records."""
+    """Return the time of a compilation, from the record of its complete metrics; ``None`` for other records."""
     if not record.kind.endswith("compilation_metrics") or not isinstance(record.data, dict):
         return None
     data = record.data

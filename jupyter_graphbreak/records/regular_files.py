@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# On Windows only the last of these exists; its file system has no pipes.
+# Windows has only the last of these flags; its file system has no pipes.
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY"))
 
 
@@ -36,7 +36,7 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
     OSError
         If the path cannot be opened or is not a regular file.
     """
-    _check(path, Path(path).stat(follow_symlinks=follow_links))  # before opening it, which has effects for some devices
+    _check(path, Path(path).stat(follow_symlinks=follow_links))  # first: opening a device may have effects
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags)
     try:

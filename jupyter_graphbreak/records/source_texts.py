@@ -39,12 +39,12 @@ class CellText(msgspec.Struct, frozen=True):
     shared: bool = False
 
 
-#: Returns the cell that a code object comes from, given its file name; ``None`` if it is not from a cell.
+#: A function that returns the cell of a code object, given the file name; ``None`` if the code is not from a cell.
 FindCell = Callable[[str], CellText | None]
 
 
 class _Mention(NamedTuple):
-    """A place in a record. For libraries, only functions with a mention of the part ``happened`` are kept."""
+    """A place that a record mentions. Of libraries, only functions with a mention of the part ``happened`` are kept."""
 
     filename: str
     line: int | None
@@ -96,7 +96,7 @@ def _is_from(cell: CellText, functions: set[str]) -> bool:
 
 
 def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
-    """Return the source for the file name of a cell."""
+    """Return the recorded source of a cell, given the file name of its code."""
     return SourceRecorded(
         filename=filename,
         name=cell.name,
@@ -110,7 +110,7 @@ def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
 def source_of_file(
     filename: str, text: list[str], mentioned: set[int], functions: dict[int, str]
 ) -> SourceRecorded | None:
-    """Return the source for a file, with single lines and whole functions; ``None`` if the file has no lines.
+    """Return the recorded source of a file: single lines and whole functions; ``None`` if the file has no lines.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
-    """Yield the places in a readable record; ``given_up`` is true if its frame has no compiled code."""
+    """Yield the places that a readable record mentions; ``given_up`` is true if its frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -175,7 +175,7 @@ def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given
     stack = event.whole_stack
     happened: list[StackEntry] = stack[-1:]
     if given_up:
-        happened = [*event.stack[:1], *happened]  # the function that is given up: its blocks explain why
+        happened = [*event.stack[:1], *happened]  # the function that Dynamo gave up: its blocks explain why
     for entry in stack:
         yield from _entry_mentions((entry,), "happened" if any(entry is other for other in happened) else "passed")
 
@@ -203,7 +203,7 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
     kept: list[SegmentText] = []
     covered = 0
     for start, end in sorted(blocks.items()):
-        if start >= covered:  # otherwise it is inside a function that is already included
+        if start >= covered:  # otherwise the block is inside a function that is already included
             kept.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
             covered = end
     return kept

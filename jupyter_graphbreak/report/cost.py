@@ -35,7 +35,7 @@ def overlap(one: Spread, other: Spread) -> bool:
 
 
 def are_apart(one: Spread, other: Spread) -> bool:
-    """Return whether the middle halves of two measurements with few runs have nothing in common."""
+    """Return whether the middle halves of two measurements with few runs do not overlap."""
     return one.high_us < other.low_us or other.high_us < one.low_us
 
 
@@ -93,7 +93,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class MemoryLine(msgspec.Struct, frozen=True):
-    """The bytes that the operations of one source line keep for the backward pass.
+    """The number of bytes that the operations of one source line keep for the backward pass.
 
     If several lines need the same memory, the first one keeps it. ``compiled_bytes`` is ``None`` if it is not known for
     which lines compiled graphs keep memory.
@@ -154,7 +154,7 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
 
 class MemoryCost(msgspec.Struct, frozen=True):
-    """The memory that one call with its backward pass allocates, if it has one.
+    """The memory that one call allocates, including its backward pass if there is one.
 
     Parameters
     ----------
@@ -221,8 +221,8 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
-#: A library computes one of them; the second needs the finished reduction; other kernels must run between them; they
-#: loop over different sizes; they use memory in different orders; they run on different devices.
+#: A library computes one of the kernels; the second needs the finished reduction; other kernels must run between them;
+#: they loop over different sizes; they use memory in different orders; they run on different devices.
 WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]
 
 
@@ -274,7 +274,7 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
-#: The whole model at once; each block in place; the whole model at once, with each block as a nested region.
+#: Compiled at once: the whole model; each block in place; or the whole model, with each block as a nested region.
 Way = Literal["whole", "blocks", "nested"]
 
 
@@ -330,7 +330,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
 
 
 class RegionCost(msgspec.Struct, frozen=True):
-    """The ways to compile an entry that repeats blocks, the whole first.
+    """The ways to compile an entry that repeats blocks; the first is to compile the whole entry.
 
     Parameters
     ----------
@@ -412,7 +412,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class GraphStartup(msgspec.Struct, frozen=True):
-    """The compilation of one graph at a second start, which uses the caches on disk that the first one filled.
+    """The compilation of one graph at a second start, which uses the caches on disk that the first start filled.
 
     Parameters
     ----------
@@ -453,7 +453,7 @@ class CacheChange(msgspec.Struct, frozen=True):
 
 
 class Startup(msgspec.Struct, frozen=True):
-    """The seconds of compiling at the run itself and at a second start, without importing PyTorch."""
+    """The seconds spent compiling in the run itself and at a second start, without importing PyTorch."""
 
     first_s: float
     second_s: float

@@ -10,7 +10,7 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 
 
 class BreakPlace(msgspec.Struct, frozen=True):
-    """A line and the name of its source; ``name`` is ``None`` for the cell that ran."""
+    """The line of a break and the name of its source; ``name`` is ``None`` for the cell that ran."""
 
     name: str | None
     line: int

@@ -1,4 +1,4 @@
-"""Which of the functions that run eagerly matter to a reader."""
+"""Select the eager functions that matter to a reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report, Skipped
 
-#: Parts of functions to which Python gives their own code.
+#: The names of the code objects that Python creates for comprehensions.
 _COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
 

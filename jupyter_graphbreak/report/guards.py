@@ -1,4 +1,4 @@
-"""Read the guards of PyTorch."""
+"""Parse the text of PyTorch's guards."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import re
 
 #: How Dynamo names a module of a function that it inlined, such as ``G['__import_models_dot_layers'].scale``.
 _IMPORTED = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
-#: How it names a local and a global variable, and the parts of a module.
+#: How Dynamo names a local or a global variable, and a part of a module.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
 #: The guard of an empty container.
-_EMPTY = re.compile(r"not ([\w.\[\]'\"]+)")
+_EMPTY_CONTAINER = re.compile(r"not ([\w.\[\]'\"]+)")
 #: How Dynamo names a value that a break returned and that no variable holds yet.
 OF_BREAK = "___stack"
-#: The object whose method is called with what the break returned, as in ``meter.update(loss.item())``.
+#: The object whose method is called with the value that the break returned, as in ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{OF_BREAK}\d+\.__self__\b")
 _NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-#: Guards that fail because a different function is passed: on its code, or on a function that has none in Python.
+#: Guards that fail if a different function is passed: guards on the code of a function, or on a builtin function.
 _FUNCTION = (
     re.compile(r"___check_obj_id\((?P<name>.+)\.__code__, \d+\), type=<class 'code'>", re.DOTALL),
     re.compile(r"___check_obj_id\((?P<name>.+), \d+\), type=<class 'builtin_function_or_method'>", re.DOTALL),
     re.compile(r"CodeGuardAccessor: Not a function on (?P<name>.+)\.__code__", re.DOTALL),
 )
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (.+)")
-#: PyTorch's names of global settings in guards, and the reader's; "autocast" is that of torch 2.9.
+#: Readable names of the global settings in PyTorch's guards; "autocast" is the name in torch 2.9.
 _SETTINGS = {
     "grad_mode": "the grad mode",
     "default_dtype": "the default dtype",
@@ -36,7 +36,7 @@ _AUTOCAST = re.compile(r"autocast\((\w+)\)_(?:enabled|dtype)")
 
 
 def changed_settings(guard: str) -> str:
-    """Return which of PyTorch's global settings changed, as "the grad mode"; empty for any other guard."""
+    """Return which of PyTorch's global settings changed, such as "the grad mode"; empty for any other guard."""
     found = _GLOBAL_STATE.match(guard)
     names = [_AUTOCAST.sub(r"autocast on \1", name) for name in (found[1].split() if found is not None else [])]
     settings = [_SETTINGS.get(name, name if " " in name else f"`{name}`") for name in dict.fromkeys(names)]
@@ -44,7 +44,7 @@ def changed_settings(guard: str) -> str:
 
 
 def plain_guard(guard: str) -> str:
-    """Return a guard with the names of the code: ``L['self']._modules['a'].k == 1`` becomes ``self.a.k == 1``.
+    """Return a guard with the names that the code uses: ``L['self']._modules['a'].k == 1`` becomes ``self.a.k == 1``.
 
     A module without a name, such as the first one of a ``Sequential``, is ``self[0]``. The guard of an empty container,
     ``not L['seen']``, becomes ``len(seen) == 0``.
@@ -52,7 +52,7 @@ def plain_guard(guard: str) -> str:
     text = _VARIABLE.sub(r"\1", _IMPORTED.sub(_prefix, guard))
     for pattern in (_PART, _ATTRIBUTES):
         text = pattern.sub(_part, text)
-    empty = _EMPTY.fullmatch(text)
+    empty = _EMPTY_CONTAINER.fullmatch(text)
     return f"len({empty[1]}) == 0" if empty is not None else text
 
 

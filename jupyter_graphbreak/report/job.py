@@ -38,7 +38,7 @@ class Process(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> list[EqualProcess]:
-        """The process itself and those with the same report."""
+        """The process itself and the processes with the same report."""
         return [EqualProcess(self.id, self.rank, self.pid), *self.equal]
 
 
@@ -72,7 +72,7 @@ class RankCompiling(msgspec.Struct, frozen=True):
 
 
 class JobPlace(msgspec.Struct, frozen=True):
-    """A line of a file or, if ``path`` is ``None``, of the cell of that name."""
+    """A line of the file ``path``, or of the cell with the name ``cell`` if ``path`` is ``None``."""
 
     path: str | None
     cell: str | None
@@ -103,7 +103,7 @@ class JobBreak(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The reports of several processes, and their breaks; breaks that only some ranks have come first.
+    """The reports of several processes, and their breaks. Breaks on only some ranks come first.
 
     Parameters
     ----------

@@ -18,11 +18,11 @@ WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "wo
 #: for the function pointless.
 INNER = "inner"
 
-#: The reason of a remedy that was not tried because the user interrupted the search.
+#: The reason why a remedy was not tried if the user interrupted the search.
 INTERRUPTED = "the search was interrupted"
-#: The reason of a remedy that was not tried because the time for trials was over.
+#: The reason why a remedy was not tried if the time for trials was over.
 NO_TIME = "there was no time left for it"
-#: The reason of a decision for a person if the time ended before any change was tried.
+#: The reason why a person must decide if the time ended before any change was tried.
 NO_TIME_AT_ALL = "there was no time left"
 
 
@@ -47,7 +47,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class UnseenInputs(msgspec.Struct, frozen=True):
-    """Calls with sizes or values that the run never used: their number, and the frames compiled for them."""
+    """Calls with sizes or values that the run never used: the number of calls and of frames compiled for them."""
 
     inputs: int
     compilations: int

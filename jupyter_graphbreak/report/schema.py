@@ -116,7 +116,7 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class GraphLine(msgspec.Struct, frozen=True):
-    """The number of operations of a graph that come from a source line or from its calls."""
+    """The number of operations in a graph that come from one source line, including the calls on that line."""
 
     source: str
     line: int
@@ -152,7 +152,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """A reason under PyTorch's names for it: its GB id in the registry of graph breaks, and its type."""
+    """The reason of a break as PyTorch names it: its GB id in the registry of graph breaks, and its type."""
 
     gb_id: str | None
     gb_type: str
@@ -374,7 +374,7 @@ class PathDifference(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether the answer decides which lines run."""
+        """Whether the answer to the question decides which lines run."""
         return bool(self.lines or self.skipped)
 
 
@@ -603,7 +603,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
         try:
             report = msgspec.convert(data, type=cls)
             report.to_json()
-        except UnicodeEncodeError as error:  # a lone surrogate, which JSON's escapes can write
+        except UnicodeEncodeError as error:  # a lone surrogate, which UTF-8 cannot encode but an escape in JSON can
             raise msgspec.ValidationError(f"the report has text that is not Unicode: {error.reason}") from None
         return of_this_version(report)
 

@@ -10,7 +10,7 @@ from jupyter_graphbreak.report.location import Location
 
 
 class ValueRange(msgspec.Struct, frozen=True):
-    """The numbers of a tensor, over all of its executions.
+    """The range of a tensor's numbers, over all executions of the operation that computes it.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: The names of the artifacts with such a listing.
+#: The names of the artifacts that contain a listing of bytecode.
 LISTING = re.compile(r"artifact:torch_dynamo_resume_in_.*_ORIGINAL_BYTECODE")
 _PROLOGUE = "__is_tracing_resume_prologue"
 _ROW = re.compile(
@@ -27,7 +27,7 @@ class _Row(NamedTuple):
 
 
 def resumed_line(listing: str) -> int | None:
-    """Return the line at which a resume function continues, if its listing has the known form.
+    """Return the line at which a resume function continues; ``None`` if the form of its listing is unknown.
 
     Parameters
     ----------

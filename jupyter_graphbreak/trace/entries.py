@@ -28,17 +28,17 @@ _PREFIX = re.compile(
     rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
     rb"(?: \[[^\]\n]{0,200}\])* "
 )
-_TAGGED = re.compile(rb"\[[\w.-]{1,40}\]: ?")
+_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
-#: The maximum number of tags with which launchers mark lines of processes; lines with others belong to no entry.
+#: The maximum number of different tags of launchers; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
 #: The number of lines between checks of the time.
 _LINES_PER_TIME_CHECK = 1024
 _MAX_DIGITS = 10
-#: In old traces, the field may be a thread id, which is greater than any process id.
+#: In old traces, the field ``process`` may be a thread id, which is greater than any process id.
 _MAX_PROCESSES = 1 << 22
 _LIMITS = ReadingLimits()
-_NAMED = {"name": ""}
+_UNNAMED_ARTIFACT = {"name": ""}
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def entries(
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
-        if line[:1] == b"[" and (tagged := _TAGGED.match(line)):
+        if line[:1] == b"[" and (tagged := _TAG.match(line)):
             tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = waiting.get(tag)
@@ -152,7 +152,7 @@ def entries(
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file until the deadline, each with whether it was too long and truncated."""
+    """Yield the lines of a file until the deadline; with each line, whether it was too long and is truncated."""
     for number, line in enumerate(iter(partial(stream.readline, longest), b"")):
         if deadline is not None and number % _LINES_PER_TIME_CHECK == 0 and deadline.is_over:
             tally.limit = "reading it takes too long"
@@ -190,7 +190,7 @@ def _opened_entry(line: bytes, head: re.Match[bytes], heads: frozenset[str] | No
     if not isinstance(envelope, dict):
         tally.unreadable += 1
         return None
-    artifact = envelope.get("artifact", _NAMED)
+    artifact = envelope.get("artifact", _UNNAMED_ARTIFACT)
     if not isinstance(artifact, dict) or not isinstance(artifact.get("name"), str):
         tally.malformed += 1
         return None
@@ -202,15 +202,15 @@ def _checksum(payload: bytes) -> str:
     return hashlib.md5(payload, usedforsecurity=False).hexdigest()
 
 
-def _closed_entry(done: _OpenEntry, tally: Tally) -> LogEntry:
+def _closed_entry(finished: _OpenEntry, tally: Tally) -> LogEntry:
     """Return a complete entry; the line break after its last line is not part of the payload."""
-    if not done.lines:
-        tally.damaged += bool(done.envelope.get("has_payload"))
-        return LogEntry(done.process, Record(done.envelope), done.length)
-    payload = b"".join(done.lines).removesuffix(b"\n")
-    checksum = done.envelope.get("has_payload")
+    if not finished.lines:
+        tally.damaged += bool(finished.envelope.get("has_payload"))
+        return LogEntry(finished.process, Record(finished.envelope), finished.length)
+    payload = b"".join(finished.lines).removesuffix(b"\n")
+    checksum = finished.envelope.get("has_payload")
     if payload.endswith(b"\r") and _checksum(payload) != checksum:  # written on a system with CRLF line ends
         payload = payload.removesuffix(b"\r").replace(b"\r\n", b"\n")
     if isinstance(checksum, str) and _checksum(payload) != checksum:
         tally.damaged += 1
-    return LogEntry(done.process, Record(done.envelope, payload.decode(errors="replace")), done.length)
+    return LogEntry(finished.process, Record(finished.envelope, payload.decode(errors="replace")), finished.length)

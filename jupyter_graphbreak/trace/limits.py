@@ -53,10 +53,10 @@ class Deadline:
 
     @property
     def seconds_left(self) -> float:
-        """The seconds until then, negative afterwards."""
+        """The seconds until the deadline; negative after it."""
         return self._end - time.monotonic()
 
     @property
     def is_over(self) -> bool:
-        """Whether the time has passed."""
+        """Whether the deadline has passed."""
         return time.monotonic() > self._end

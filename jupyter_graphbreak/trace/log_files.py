@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _RANK = re.compile(r"_rank_(\d{1,9})(?:_|\.|$)")
 #: The number of bytes at the beginning of a file that show whether it is a trace.
-_HEAD = 1 << 16
-#: The maximum number of names in a folder that are sorted.
+_HEAD_BYTES = 1 << 16
+#: The maximum number of names in a folder to sort.
 _MAX_NAMES = 1 << 16
 _CHUNK = 1 << 20
 _LIMITS = ReadingLimits()
@@ -122,7 +122,7 @@ def rank_order(name: str) -> tuple[bool, int]:
 
 
 def is_trace(file: Path) -> bool:
-    """Return whether a file begins as a trace.
+    """Return whether the beginning of a file shows that it is a trace.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def is_trace(file: Path) -> bool:
     """
     try:
         with opened(file) as stream:
-            return begins_as_trace(stream.read(_HEAD))
+            return begins_as_trace(stream.read(_HEAD_BYTES))
     except (TooMuchUnpacked, *DAMAGE):
         return False
 
@@ -177,7 +177,7 @@ class RemoteFolder:
         chosen = sorted(itertools.islice(sizes, limits.files), key=lambda name: (*rank_order(name), name))
         if not chosen:
             raise UnreadableTrace(f"{url}: no structured trace in this folder; run the program with TORCH_TRACE=FOLDER")
-        #: The size of each file in bytes, in the order in which to read them.
+        #: The size of each file in bytes; the files are in the order in which they are read.
         self.sizes = {name: sizes[name] for name in chosen}
 
     def _sizes(self, path: str) -> dict[str, int]:

@@ -93,9 +93,9 @@ class ProcessFacts:
         """
         collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
         collected += [additions.Note(level="info", message=message) for message in hints]
-        if not self._complete:  # otherwise, the log is one of our recordings and has all of this
+        if not self._complete:  # otherwise, the log is one of our recordings, which already contains all of this
             collected.append(additions.Note(level="info", message=LOG_LIMITATIONS))
-            if self._torch is None and self._failed:  # logs name the version since 2.11
+            if self._torch is None and self._failed:  # logs contain PyTorch's version since torch 2.11
                 collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
                 collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
@@ -159,13 +159,13 @@ _COMMENT = re.compile(
 _HEADER = re.compile(r"Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*\n")
 _ANY_MACHINE = PackagePaths()
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\s)")
-#: The minimum number of characters that a log must quote from a function; a closing bracket proves nothing.
+#: The minimum number of characters that a log must quote to identify a function: a closing bracket does not.
 _MIN_QUOTED = 6
 _MAX_SOURCES = 10_000
 
 
 class _LogMention(NamedTuple):
-    """A place in a record, with the stripped text of its line in the log."""
+    """A place that a record mentions, with the stripped text of its line in the log."""
 
     filename: str
     line: int
@@ -222,7 +222,7 @@ def source_records(
         if not quoted:  # nothing proves that the file with this name is the one in the log
             continue
         text = folders.lines(filename)
-        if text is not None and not _is_same(text, quoted):
+        if text is not None and not _matches_quotes(text, quoted):
             changed.append(PurePath(filename).name)
             text = None
         elif text is None and not _is_library(filename) and not folders.may_read(filename):
@@ -239,7 +239,7 @@ def source_records(
     return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
-def _is_same(text: list[str], quoted: dict[int, str]) -> bool:
+def _matches_quotes(text: list[str], quoted: dict[int, str]) -> bool:
     return all(0 < line <= len(text) and text[line - 1].strip() == code for line, code in quoted.items())
 
 
@@ -247,7 +247,7 @@ def _verified_segments(
     filename: str, text: list[str], quoted: dict[int, str], functions: dict[int, str]
 ) -> list[SegmentText]:
     """Return the functions of a file from which the log quotes enough to prove that the text is the same."""
-    if not _is_python("".join(text)):  # a file that Python cannot have compiled
+    if not _is_python("".join(text)):  # Python cannot have compiled this file
         return []
     source = source_of_file(filename, text, set(), functions)
     verified = []
@@ -281,7 +281,7 @@ def _hint(number: int) -> str:
 
 
 def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -> Iterator[_LogMention]:
-    """Yield the places in PyTorch's own records; records with an unexpected form are ignored.
+    """Yield the places that PyTorch's own records mention; records with an unexpected form are ignored.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
                 yield from started[key]
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
-                    # The function that is given up; its blocks show why.
+                    # The function that Dynamo gave up; its blocks show why.
                     yield from (place._replace(part="happened") for place in started.get(key, [])[-1:])
                 if record.payload not in seen:
                     seen.add(record.payload)

@@ -22,7 +22,7 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _BUFFER = 1 << 20
 _LIMITS = ReadingLimits()
-_BLOCK = 1 << 17  # for zstd; the data of a damaged block is lost
+_BLOCK = 1 << 17  # the block size for zstd; the data of a damaged block is lost
 #: The exceptions that reading a damaged compressed file raises.
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
@@ -54,13 +54,13 @@ def opened(
     with open_regular(path) as file:
         first = file.read(4)
         file.seek(0)
-        counted = _buffered(_Counted(file, on_read))
+        counted = _buffered(_CountingReader(file, on_read))
         if first.startswith(_GZIP):
             unpacking = gzip.GzipFile(fileobj=counted)  # has its own buffer; data before damage is not lost
-            yield cast("BinaryIO", _Unpacked(unpacking, _max_size(file, limits)))
+            yield cast("BinaryIO", _LimitedReader(unpacking, _max_size(file, limits)))
         elif first == _ZSTD:
             reader = zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True)
-            yield cast("BinaryIO", _Unpacked(_buffered(reader, _BLOCK), _max_size(file, limits)))
+            yield cast("BinaryIO", _LimitedReader(_buffered(reader, _BLOCK), _max_size(file, limits)))
         else:
             yield counted
 
@@ -73,7 +73,7 @@ def _max_size(file: io.FileIO, limits: ReadingLimits) -> int:
     return max(limits.unpacked, limits.ratio * os.fstat(file.fileno()).st_size)
 
 
-class _Unpacked:
+class _LimitedReader:
     """Reads the unpacked data of a compressed file, up to a limit."""
 
     def __init__(self, stream: Any, max_size: int) -> None:
@@ -93,7 +93,7 @@ class _Unpacked:
         return text
 
 
-class _Counted(io.RawIOBase):
+class _CountingReader(io.RawIOBase):
     """Reads a file and reports the number of bytes."""
 
     def __init__(self, file: io.RawIOBase | io.FileIO, on_read: Callable[[int], None]) -> None:

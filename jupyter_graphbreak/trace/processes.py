@@ -107,12 +107,12 @@ def checked(record: Record) -> Record | None:
         return None
 
 
-_WANTED = KEPT | {"artifact:torch_version", "str"}
+_WANTED_ENTRIES = KEPT | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
 _MAX_CODE = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter.
 _MAX_MESSAGE = 1 << 20
-#: The compilations of one process whose times are kept.
+#: The maximum number of compilations of one process whose times are kept.
 _MAX_COMPILE_TIMES = 4096
 _LIMITS = ReadingLimits()
 
@@ -238,7 +238,7 @@ class _FileReader:
         try:
             with opened(self._file, self._on_read, self._limits) as stream:
                 try:
-                    for entry in entries(stream, tally, _WANTED, self._limits, self._deadline):
+                    for entry in entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
                         tally.limit = self._add(entry)
                         if tally.limit is not None:
                             break
@@ -268,7 +268,7 @@ class _FileReader:
             line = resumed_line(unchecked.payload or "")
             if line is None:
                 return None
-            unchecked = _resumed_at(line, unchecked)
+            unchecked = _resume_record(line, unchecked)
         record = checked(unchecked)
         if record is None:
             self._tally.malformed += 1
@@ -295,7 +295,7 @@ class _FileReader:
         return None
 
     def _reduced(self, record: Record) -> Record:
-        """Return a record that shares its text with equal earlier ones, such as those of other ranks."""
+        """Return a record that shares its text with an equal earlier record, such as that of a different rank."""
         payload = record.payload
         if payload is None:
             return record
@@ -311,7 +311,7 @@ class _FileReader:
         return Record(record.envelope, self._payloads.setdefault(payload, payload))
 
 
-def _resumed_at(line: int, listing: Record) -> Record:
+def _resume_record(line: int, listing: Record) -> Record:
     """Return the record of the line that a report takes from a listing of bytecode."""
     data = listing.data
     context = {key: value for key, value in listing.envelope.items() if value is not data}

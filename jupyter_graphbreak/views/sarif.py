@@ -146,7 +146,7 @@ def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
 
 def _replacement(edit: Edit) -> dict[str, Any]:
     region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
-    if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may have none there
+    if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may not end with one
         region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
         return {"deletedRegion": region, "insertedContent": {"text": edit.new}}
     return {"deletedRegion": region, "insertedContent": {"text": f"{edit.new}\n" if edit.new else ""}}
@@ -159,13 +159,13 @@ def _place_in_own_code(break_: Break, sources: dict[str, Source]) -> Location | 
     return own[-1] if own else break_.location
 
 
-def _location(at: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
-    source = sources.get(at.source)
-    region: dict[str, Any] = {"startLine": max(at.line, 1), "endLine": max(at.end_line, at.line, 1)}
-    if at.column is not None and at.end_column is not None:
-        region |= {"startColumn": at.column + 1, "endColumn": at.end_column + 1}
-    if at.code:
-        region["snippet"] = {"text": plain(at.code.replace("\n", " "))}
+def _location(place: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
+    source = sources.get(place.source)
+    region: dict[str, Any] = {"startLine": max(place.line, 1), "endLine": max(place.end_line, place.line, 1)}
+    if place.column is not None and place.end_column is not None:
+        region |= {"startColumn": place.column + 1, "endColumn": place.end_column + 1}
+    if place.code:
+        region["snippet"] = {"text": plain(place.code.replace("\n", " "))}
     path = source.path if source is not None else None
     physical: dict[str, Any] = {"artifactLocation": _artifact(path or notebook or "notebook.ipynb")}
     location: dict[str, Any] = {"physicalLocation": physical}
@@ -173,9 +173,9 @@ def _location(at: Location, sources: dict[str, Source], notebook: str | None) ->
         physical["region"] = region
     else:  # line numbers in the notebook file are not those of its cells
         physical["region"] = {"startLine": 1}
-        location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {at.line}"}
-    if at.function:
-        location["logicalLocations"] = [{"name": one_line(at.function), "kind": "function"}]
+        location["message"] = {"text": f"{source.name if source is not None else 'a cell'}, line {place.line}"}
+    if place.function:
+        location["logicalLocations"] = [{"name": one_line(place.function), "kind": "function"}]
     return location
 
 

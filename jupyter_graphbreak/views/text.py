@@ -136,20 +136,20 @@ def render_changes(changes: Changes) -> list[str]:
     return lines
 
 
-#: At most this many remedies that work are named or, if none works, this many that do not.
+#: The maximum numbers of remedies to name: of those that work or, if none works, of those that do not.
 _MAX_NAMED, _MAX_FAILED = 4, 3
 #: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
 _MAX_TRIAL = 160
 _MAX_REMEDY_LINES = 12
-#: At most this many lines of a part that such a change removes are shown.
+#: If a change is too long, at most this many lines of each part that it removes are shown.
 _MAX_REMOVED = 2
 #: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
 _MAX_CAUSE, _MAX_NUMBERS = 280, 40
-_DEEPER = INDENT + "     "
+_DEEPER_INDENT = INDENT + "     "
 
 
 def _advice_once(advice: str, number: int, first_breaks: dict[str, int]) -> str:
-    """Return advice about a break; if an earlier break has the same, a reference to that one."""
+    """Return advice about a break; if an earlier break has the same advice, a reference to that break."""
     first = first_breaks.setdefault(advice, number)
     return advice if first == number else f"as for break {first}"
 
@@ -159,7 +159,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     remedies = remedies_for_break(report, break_)
     if remedies is None:
         return []
-    # If nothing was tried, the advice is shown, and it is too early to decide anything.
+    # If nothing was tried, the advice is shown instead: it is too early for a decision.
     decisions = [] if remedies.untried and guidance(report, break_) else remedies.person
     person = [_advice_once(decision, number, first_breaks) for decision in decisions]
     why = why_untried(report, remedies)
@@ -223,15 +223,17 @@ def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list
 
 def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
     lines = wrapped("fix: ", _plain(remedy.title))
-    lines += wrapped("", _plain(outcome(remedy)), _DEEPER)
+    lines += wrapped("", _plain(outcome(remedy)), _DEEPER_INDENT)
     if remedy.differences:
         more = len(remedy.differences) - 1
-        lines += wrapped("differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER)
+        lines += wrapped(
+            "differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER_INDENT
+        )
     changes = _without_long_removals(change_lines(report, remedy))
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if has_separate_code(remedy):
         shown += code_of(remedy).split("\n")
-    return lines + [cut(f"{_DEEPER}  {line.expandtabs(4)}") for line in _first_lines(shown)]
+    return lines + [cut(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown)]
 
 
 def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
@@ -259,7 +261,7 @@ def _plain(text: str) -> str:
 
 #: At most this many lines of all sources are shown, and this many around a marked line of a long source.
 _MAX_LINES = 48
-_AROUND = 2
+_CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
 #: At most this many places of one cause are listed.
@@ -404,9 +406,9 @@ def _path(report: Report, break_: Break) -> str:
     order = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
-    # A notebook's copy of a large report leaves out stacks that are the same as that of the break.
+    # A notebook's copy of a large report leaves out stacks that are the same as the stack of the break.
     different = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
-    ways = len(different) - 1 if not _prefixes(different) else 0
+    ways = len(different) - 1 if not _are_on_one_path(different) else 0
     more = f" (and {counted(ways, 'other way')})" if ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
     text = _joined_calls(calls, len(stack))
@@ -417,7 +419,7 @@ def _path(report: Report, break_: Break) -> str:
 
 
 def _joined_calls(calls: dict[int, str], total: int) -> str:
-    """Join some of the calls of a stack, with dots for the others."""
+    """Join some of the calls of a stack, with dots in place of the others."""
     words: list[str] = []
     previous = -1
     for index in sorted(calls):
@@ -431,7 +433,7 @@ def _function_name(location: Location) -> str | None:
     return None if location.function == "<module>" else location.function
 
 
-def _prefixes(stacks: Iterable[tuple[Location, ...]]) -> bool:
+def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
     """Whether all stacks are parts of one path."""
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
@@ -517,7 +519,7 @@ def _error(report: Report) -> list[str]:
 
 
 def _listings(report: Report) -> list[str]:
-    """Return the marked lines of the sources with a few lines around them, as many as fit.
+    """Return the marked lines of the sources, each with a few lines around it, as many as fit.
 
     For several breaks with one cause, the lines of the listed breaks are shown.
     """
@@ -528,7 +530,7 @@ def _listings(report: Report) -> list[str]:
     own = [source for source in sources if source.kind != "library"]
     for source in own or sources:
         room = _MAX_LINES - len(lines)
-        if room < _AROUND:
+        if room < _CONTEXT_LINES:
             break
         shown = _listing(report, source, room, listed)
         lines += ["", *shown] if shown else []
@@ -541,7 +543,7 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
     if not any(line.marked for line in lines):
         return []
     if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
-        lines = _near(lines, room, listed)
+        lines = _lines_near_breaks(lines, room, listed)
     if not lines:
         return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
@@ -570,14 +572,14 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
     return shown
 
 
-def _near(lines: list[Line], room: int, listed: set[int]) -> list[Line]:
+def _lines_near_breaks(lines: list[Line], room: int, listed_breaks: set[int]) -> list[Line]:
     """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
     wanted: set[int] = set()
-    broken = [line.number for line in lines if any(mark.number in listed for mark in line.breaks)]
+    broken = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
     leading = [line.number for line in lines if line.leads_to and not line.breaks]
     if not broken and not leading:
         return lines[:room]
-    for numbers, around in ((broken, _AROUND), (leading, 0)):
+    for numbers, around in ((broken, _CONTEXT_LINES), (leading, 0)):
         for number in numbers:
             near = set(range(number - around, number + around + 1)) - wanted
             if len(wanted) + len(near) <= room:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.rows.schema import Rows
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
-#: The parts that the HTML and the report leave out, for a notebook without a kernel: {"gzip": base64 of JSON}.
+#: The MIME type of the parts that the HTML and the report leave out, for a notebook without a kernel; its content is
+#: {"gzip": base64 of JSON}.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If a report is larger as JSON, the output leaves out parts of it.
@@ -74,7 +75,7 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
 
 
 def report_in(output: Mapping[str, Any]) -> Report:
-    """Read the report in an output, with what the output leaves out or has in compressed form.
+    """Read the report in an output, and restore the parts that the output leaves out or compresses.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def _without_code(report: Report) -> Report:
 
 
 def notebook_copy(report: Report) -> Report:
-    """Return the notebook's copy of a report: if it is very large, without the operations and code of its graphs.
+    """Return the copy of a report for a notebook; a very large report loses the operations and code of its graphs.
 
     A note in the copy says so. The live widget and the variable of ``-o`` have the complete report.
     """

@@ -49,7 +49,7 @@ def style_sheet(*parts: Part) -> Markup:
 
 def _without_comments(text: str) -> Markup:
     text = re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL))
-    # Keep strings, and blanks before a colon, which may be descendant combinators.
+    # Keep strings, and spaces before a colon, which may be descendant combinators.
     text = re.sub(r'("[^"]*")|\s*([{};,>])\s*|(:)\s+', lambda part: part[1] or part[2] or part[3], text)
     return Markup(text.replace(";}", "}").strip())  # noqa: S704 - our own file
 
@@ -80,8 +80,8 @@ def _count_of(number: int, noun: str) -> str:
     return counted(number, noun) if number else f"no {noun}s"
 
 
-def _shown(value: Any) -> Any:
-    # The filters that produce markup have already escaped it.
+def _with_visible_characters(value: Any) -> Any:
+    # Filters that return markup have already escaped the text in it.
     return visible(value) if type(value) is str else value
 
 
@@ -105,7 +105,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        finalize=_with_visible_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )

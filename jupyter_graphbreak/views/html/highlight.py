@@ -1,4 +1,4 @@
-"""Python source as HTML: escaped, coloured, with parts marked."""
+"""Turn Python source into HTML: escaped, coloured, with marked parts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from markupsafe import Markup
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: A range of columns with one style: start, end, CSS class.
+#: A range of columns with one style: the start, the end, and the CSS class.
 Run: TypeAlias = tuple[int, int, str]
 
 #: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code.
@@ -32,20 +32,20 @@ _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if name.islower() and not name.startswith("_"))
 
 # Control characters except tab and line feed, and characters that reorder or hide the text around them.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
-_MARKUP = re.compile(f"[&<>'\"]|{_UNSEEN.pattern}")
+_MARKUP = re.compile(f"[&<>'\"]|{_INVISIBLE.pattern}")
 
 
 def visible(text: str) -> str:
     """Escape characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return text  # the common case
-    return _UNSEEN.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _INVISIBLE.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def token_runs(text: str) -> list[list[Run]]:
-    r"""Return the coloured parts of each line of a Python text; a line break is ``"\n"`` only."""
+    r"""Return the coloured parts of each line of a Python text; only ``"\n"`` ends a line."""
     lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
     number = start = 0  # the current line and its start in the text
     for token in _TOKENS.finditer(text):

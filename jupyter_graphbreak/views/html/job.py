@@ -1,4 +1,4 @@
-"""A job as HTML: a table of its breaks, and the report of each process."""
+"""Render a job as HTML: a table of its breaks, and the report of each process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MAX_REPORTS = 8
 #: At most this many breaks are listed; the rest are counted.
 _MAX_BREAKS = 200
-#: Ranks whose times of compiling are listed.
+#: The maximum number of ranks whose compile times are listed.
 _MAX_RANKS = 2048
 
 

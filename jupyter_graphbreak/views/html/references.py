@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.recompilation import Recompilation
 
 #: At most this many related elements of one kind are highlighted with an element.
-_MAX_TOGETHER = 100
+_MAX_RELATED = 100
 
 
 class References:
@@ -84,7 +84,7 @@ class References:
 
     def around_break(self, break_: Break) -> str:
         """Return the references of the line of a break, its resume functions, and its eager functions."""
-        first = itertools.islice(break_.resumes, _MAX_TOGETHER)
+        first = itertools.islice(break_.resumes, _MAX_RELATED)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join(
             [self.line(break_.location)],
@@ -131,7 +131,7 @@ class References:
 
 
 class Links:
-    """Markup of links to the parts of a report. These are so numerous that templates would be too slow.
+    """Markup of links to the parts of a report. There are so many links that templates would be too slow.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Links:
         # Most places occur several times.
         self.line = cache(self._line)
         self.function = cache(self._function)
-        self.words = cache(self._words)
+        self.words = cache(self._place_text)
 
     def source_name(self, place: Location) -> str:
         """Return the name of the source of a place; empty for the cell itself."""
@@ -197,7 +197,7 @@ class Links:
         name = function_of(self._report, place)
         return "" if name == "<module>" else name
 
-    def _words(self, place: Location) -> str:
+    def _place_text(self, place: Location) -> str:
         """Return a place as text, without a link."""
         lines = f"lines {place.line} to {place.end_line}" if place.end_line > place.line else f"line {place.line}"
         function, source = self.function(place), self.source_name(place)
@@ -219,5 +219,5 @@ def _numbered(letter: str, parts: Iterable[Graph | Frame | Resume | Skipped | Sc
 
 def _join(*groups: Iterable[str]) -> str:
     # Read each group only up to the limit.
-    first = (reference for group in groups for reference in itertools.islice(group, _MAX_TOGETHER))
+    first = (reference for group in groups for reference in itertools.islice(group, _MAX_RELATED))
     return " ".join(dict.fromkeys(reference for reference in first if reference))

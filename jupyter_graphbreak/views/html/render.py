@@ -103,9 +103,9 @@ def render_frontends_html(frontends: Frontends) -> str:
 
 
 _HERE = Path(__file__).parent
-#: In a page, a report longer than this is compressed instead of readable JSON.
+#: A page contains a report longer than this in compressed form, not as readable JSON.
 _MAX_PLAIN = 1_000_000
-#: The highest level takes three times as long and saves only a tenth of the size.
+#: The level of compression; the highest level takes three times as long and saves only a tenth of the size.
 _COMPRESSION = 6
 #: The flag of zlib for data with gzip's header.
 _GZIP = 16
@@ -122,7 +122,7 @@ def render_html(report: Report) -> str:
 
 
 def _with_plain_quotes(markup: str) -> str:
-    """Return markup that escapes quotation marks only in attributes, whose values they would end."""
+    """Return markup in which quotation marks are escaped only in attributes, whose values they would end."""
     return _QUOTED.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 
@@ -157,12 +157,12 @@ def packed_rest(report: Report, code: Mapping[str, str]) -> str:
 
 
 def unpacked_code(packed: Any) -> dict[str, str]:
-    """Return the code of graphs, by their ids, from the data of a saved output; empty if there is none to be read."""
+    """Return the code of graphs, by graph id, from the data of a saved output; empty if no code can be read."""
     try:
         compressed = base64.b64decode(packed["gzip"])
         content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP).decompress(compressed, _MAX_UNPACKED)
         return msgspec.json.decode(content, type=_PackedCode).code
-    except (TypeError, KeyError, ValueError, zlib.error):  # an output that someone else wrote
+    except (TypeError, KeyError, ValueError, zlib.error):  # the output may come from a different program
         return {}
 
 
@@ -171,7 +171,7 @@ class _PackedCode(msgspec.Struct):
 
 
 def packed_data(report: Report) -> str:
-    """Return the parts that :func:`render_html` leaves out and the report as text, for an output with several."""
+    """Return what :func:`render_html` leaves out, and the report as text, for an output with several reports."""
     view = View(report)
     return _compress({"text": render_text(report), "rest": _render_rest(view, _macros(view))})
 

@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.lines import BreakMark, Line
 
 #: The reader's own sources up to this length are shown without folding.
-_WHOLE = 40
+_MAX_UNFOLDED = 40
 #: The minimum number of lines to fold, in the reader's own sources and in libraries.
 _WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
-#: The numbers of unfolded lines around a break in own sources, a break in libraries, and a call that leads to a break.
+#: The numbers of lines that stay visible around a break in the reader's sources, a break in a library, and a call that
+#: leads to a break.
 _NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
 #: The number of graph letters that fit in the gutter of one line.
-_LETTERS = 3
-_TITLE_GRAPHS = 6
+_MAX_LETTERS = 3
+_MAX_TITLE_GRAPHS = 6
 _DEFINITION = re.compile(r"\s*(?:@|(?:async\s+)?def\b|class\b)")
-#: Maximum indentation of a note.
-_NOTE_COLUMNS = 60
+#: The maximum indentation of a note.
+_MAX_NOTE_INDENT = 60
 #: At most this many breaks of one line are named in its gutter, and explained in notes below it.
 _MAX_SIGNS, _MAX_NOTES = 20, 20
 
@@ -225,9 +226,9 @@ class _Rows:
         if then:
             text += f": {then}" if break_.outcome == "error" else f" → {then}"
         # Keep tabs, so that the note is aligned with its expression at any tab width.
-        before = line.text[: min(mark.start, _NOTE_COLUMNS)]
+        before = line.text[: min(mark.start, _MAX_NOTE_INDENT)]
         indent = "".join("\t" if char == "\t" else " " for char in before)
-        return LineNote(mark.number, text, indent, "^" * min(mark.end - mark.start, _NOTE_COLUMNS))
+        return LineNote(mark.number, text, indent, "^" * min(mark.end - mark.start, _MAX_NOTE_INDENT))
 
 
 def _signs(line: Line) -> str:
@@ -238,7 +239,7 @@ def _signs(line: Line) -> str:
 
 def _letters(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     """Return the letters that fit in a gutter, and how many do not."""
-    shown = graphs if len(graphs) <= _LETTERS else graphs[: _LETTERS - 1]
+    shown = graphs if len(graphs) <= _MAX_LETTERS else graphs[: _MAX_LETTERS - 1]
     return shown, len(graphs) - len(shown)
 
 
@@ -274,7 +275,7 @@ class _Runs:
 def _chunks(rows: Sequence[SourceRow], source: Source) -> Iterator[Chunk]:
     """Split rows into chunks; rows far from any break are folded."""
     is_library = source.kind == "library"
-    is_whole = len(rows) <= _WHOLE and not is_library
+    is_whole = len(rows) <= _MAX_UNFOLDED and not is_library
     distance = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
     worth = _WORTH_FOLDING_LIBRARY if is_library else _WORTH_FOLDING
     visible = set(range(len(rows))) if is_whole else set(_indexes_near_breaks(rows, distance))
@@ -311,6 +312,6 @@ def _fold_title(rows: Sequence[SourceRow]) -> str:
     graphs = list(dict.fromkeys(graph for row in rows for graph in row.line.graphs))
     title = f"lines {rows[0].line.number} to {rows[-1].line.number}"
     if graphs:
-        title += f": graph{'s' if len(graphs) > 1 else ''} {', '.join(graphs[:_TITLE_GRAPHS])}"
-        title += f" and {len(graphs) - _TITLE_GRAPHS} more" if len(graphs) > _TITLE_GRAPHS else ""
+        title += f": graph{'s' if len(graphs) > 1 else ''} {', '.join(graphs[:_MAX_TITLE_GRAPHS])}"
+        title += f" and {len(graphs) - _MAX_TITLE_GRAPHS} more" if len(graphs) > _MAX_TITLE_GRAPHS else ""
     return title

@@ -174,7 +174,7 @@ class View:
 
     @property
     def css(self) -> Markup:
-        """The style sheet, as far as the report needs it."""
+        """The part of the style sheet that the report needs."""
         report = self.report
         parts: dict[Part, bool] = {
             "remedies": report.remedies is not None or bool(report.compiled) or bool(report.reproducers),
@@ -287,7 +287,7 @@ class View:
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
-        """Return the resume functions of a break, sorted: those that ran, and those of its own function, come first."""
+        """Return the resume functions of a break; those that ran, and those of the function that breaks, come first."""
         resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
         return sorted(nearest_first(break_, resumes), key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
@@ -336,7 +336,7 @@ class View:
 
     @property
     def first_fix(self) -> Remedy | None:
-        """The remedy to apply first, shown above all breaks: one that removes several; ``None`` if there is none."""
+        """The remedy to apply first, shown above all breaks: it removes several breaks; ``None`` if no remedy does."""
         chosen = self.compatible_remedies
         return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
 
@@ -346,7 +346,7 @@ class View:
         return remedies.trials_sentence(tried) if tried is not None else ""
 
     def why_untried(self, tried: remedies.BreakRemedies) -> str:
-        """Return why no change was tried for a break; empty if one was, or if the report says it elsewhere."""
+        """Return why no change was tried for a break; empty if one was, or if the reason is elsewhere in the report."""
         return why_untried(self.report, tried)
 
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
@@ -354,7 +354,7 @@ class View:
         return recompile_remedies(self.report, recompilation)
 
     def shows_advice(self, recompilation: Recompilation) -> bool:
-        """Return whether the general advice about its guards applies."""
+        """Return whether the general advice about the guards of a recompiled function applies."""
         return shows_advice(self.report, recompilation)
 
     def numbers_of(self, breaks: list[Break]) -> str:
@@ -398,11 +398,11 @@ class View:
         return stack_tree(_stacks(break_))
 
     @staticmethod
-    def more_about(break_: Break, others: list[Advice], detail: str) -> str:
+    def more_about(break_: Break, further_advice: list[Advice], detail: str) -> str:
         """Return the title of the collapsed part of a break."""
         lines = len({(place.source, place.line) for stack in _stacks(break_) for place in stack})
         parts = [
-            f"{len(others)} other way{'s' if len(others) > 1 else ''}" if others else "",
+            f"{len(further_advice)} other way{'s' if len(further_advice) > 1 else ''}" if further_advice else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
             "detail" if detail else "",
         ]
@@ -411,7 +411,7 @@ class View:
     # Graphs, frames, scopes.
 
     def span(self, graph: Graph) -> str:
-        """Return the lines of its first source that a graph covers, or the place of its frame."""
+        """Return the lines that a graph covers in its first source, or the place of its frame."""
         own = [line.line for line in graph.lines if line.source == graph.lines[0].source]
         if not own:
             frame = lookup.frames(self.report).get(graph.frame)
@@ -436,7 +436,7 @@ class View:
         return graph.code.rstrip("\n").count("\n") + 1
 
     def shows_code(self, graph: Graph) -> bool:
-        """Return whether the markup contains a graph's code; longer code begins with lines that repeat its inputs."""
+        """Return whether the markup contains a graph's code: the first lines of long code would only list inputs."""
         return self.code_length(graph) <= self.limits.code
 
     def python(self, code: str) -> Markup:
@@ -486,7 +486,7 @@ def _stacks(break_: Break) -> list[list[Location]]:
 
 #: At most this many calls around a step are named.
 _MAX_NAMES = 8
-#: Maximum depth of calls that is followed; a recursion may be deeper.
+#: The maximum depth to which calls are followed; a recursion may be deeper.
 _MAX_CALLS = 200
 
 

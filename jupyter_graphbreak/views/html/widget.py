@@ -33,7 +33,7 @@ _INTERVAL_S = 0.2
 
 
 class ReportWidget(anywidget.AnyWidget):
-    """A run in a notebook: its progress, then what is known while changes are tried, and then its report.
+    """A run in a notebook: its progress, then a preview of the report while changes are tried, and then the report.
 
     The front end receives the markup of :func:`~jupyter_graphbreak.views.html.render_html` and adds behaviour to it. It
     requests the rest of the markup, and the report as text or JSON, only when needed, so that a saved notebook does not
@@ -44,7 +44,7 @@ class ReportWidget(anywidget.AnyWidget):
 
     _css = str(live_style_sheet())
 
-    # They are sent only from here to the front end.
+    # The values of these traits are sent only from Python to the front end.
     _html = traitlets.Unicode("").tag(sync=True)
     _preview = traitlets.Unicode("").tag(sync=True)
     _progress = traitlets.Dict().tag(sync=True)
@@ -73,7 +73,7 @@ class ReportWidget(anywidget.AnyWidget):
         self._preview = render_html(report)
 
     def finish(self, report: Report) -> None:
-        """Show the report."""
+        """Show the complete report."""
         self._report = report
         self._html = render_html(report)
         self._preview = ""

@@ -67,7 +67,7 @@ _MAX_SENTENCES = 50
 
 
 def compiled_for_report(report: Report) -> str:
-    """Name the code that was compiled only for the report, because it does not compile itself; empty if there is none.
+    """Name the code that was compiled only for the report, because the program does not compile it; empty if none was.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
     """
@@ -95,9 +95,9 @@ def without_cudagraph(report: Report) -> list[str]:
     return sentences
 
 
-#: Rows per section. Front ends read no more, and saved outputs must stay small.
+#: The maximum number of rows per section. Front ends read no more, and saved outputs must stay small.
 MAX_ROWS = 5_000
-#: Maximum characters of a label or detail, and of a paragraph.
+#: The maximum number of characters of a label or detail, and of a paragraph.
 _MAX_OF_LABEL, _MAX_OF_PARAGRAPH = 300, 1_000
 _T = TypeVar("_T")
 #: At most this many guards of one function are written out.
@@ -491,8 +491,8 @@ def _place_text(report: Report, location: Location) -> str:
     return _cut(place(report, without_function(location)))
 
 
-def _spot_text(report: Report, at: Spot | None) -> str:
-    return _place_text(report, Location(at.source, at.line, at.line)) if at is not None else ""
+def _spot_text(report: Report, spot: Spot | None) -> str:
+    return _place_text(report, Location(spot.source, spot.line, spot.line)) if spot is not None else ""
 
 
 def _arrows(text: str) -> str:

@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-#: Maximum entries: of each top-level list of a report, of one nested list, and of all nested lists.
+#: The maximum number of entries of each top-level list of a report, of one nested list, and of all nested lists.
 MAX_PARTS = 5_000
-_MAX_WITHIN_PART = 20_000
-_MAX_WITHIN = 400_000
-#: Maximum characters: of a name, of a sentence, of source text, code or a change, and of all texts.
+_MAX_NESTED = 20_000
+_MAX_ALL_NESTED = 400_000
+#: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all texts.
 _MAX_NAME = 500
 _MAX_SENTENCE = 20_000
 _MAX_ONE_TEXT = 2_000_000
 _MAX_TEXT = 32_000_000
-#: Maximum lines: of one text, and of all multi-line texts.
+#: The maximum number of lines of one text, and of all multi-line texts.
 _MAX_LINES = 20_000
 _MAX_LINES_IN_ALL = 400_000
-#: Maximum lines that one location covers.
+#: The maximum number of lines that one location covers.
 _MAX_PLACE_LINES = 20_000
 _LAST_LINE = 10**9
 _MAX_NUMBER = 2**53
@@ -90,7 +90,7 @@ class _Bounds:
     """Limits one report and counts what it leaves out."""
 
     def __init__(self) -> None:
-        self.within = _MAX_WITHIN
+        self.within = _MAX_ALL_NESTED
         self.text = _MAX_TEXT
         self.lines = _MAX_LINES_IN_ALL
         self.cut_lists: dict[str, tuple[int, int]] = {}
@@ -141,7 +141,7 @@ class _Bounds:
 
     def items(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list."""
-        most = min(_MAX_WITHIN_PART, self.within)
+        most = min(_MAX_NESTED, self.within)
         self.within -= min(len(items), most)
         if len(items) <= most:
             return items
@@ -237,9 +237,9 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     return value
 
 
-def _finite(value: float, instead: float | None) -> float | None:
+def _finite(value: float, default: float | None) -> float | None:
     if not math.isfinite(value):
-        return instead
+        return default
     return value if abs(value) <= _MAX_NUMBER else math.copysign(_MAX_NUMBER, value)
 
 
@@ -317,9 +317,9 @@ def _without_dangling_references(report: Report) -> Report:
     changed: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
     cyclic_scopes = _cycle_links({scope.id: scope.parent for scope in report.scopes})
-    _replace(changed, "scopes", report.scopes, lambda scope: _without(scope, "parent", cyclic_scopes))
+    _replace(changed, "scopes", report.scopes, lambda scope: _without_field(scope, "parent", cyclic_scopes))
     cyclic_frames = _cycle_links({frame.id: frame.caller for frame in report.frames})
-    _replace(changed, "frames", report.frames, lambda frame: _without(frame, "caller", cyclic_frames))
+    _replace(changed, "frames", report.frames, lambda frame: _without_field(frame, "caller", cyclic_frames))
     _replace(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed["error"] = msgspec.structs.replace(report.error, break_=None)
@@ -332,7 +332,7 @@ def _replace(changed: dict[str, Any], name: str, items: list[_T], convert: Calla
         changed[name] = limited
 
 
-def _without(part: Any, name: str, ids: set[str]) -> Any:
+def _without_field(part: Any, name: str, ids: set[str]) -> Any:
     return msgspec.structs.replace(part, **{name: None}) if part.id in ids else part
 
 

@@ -82,7 +82,7 @@ def _not_recompiled(changes: Changes) -> str:
 
 
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
-    """Return the place of a break, now or before, its expression and its reason."""
+    """Return the place of a break in the later or the earlier run, its expression and its reason."""
     at = _place(change.after or change.before)
     if change.change == "moved":
         at = _arrow(_place(change.before), at)

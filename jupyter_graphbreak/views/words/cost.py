@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
-#: At most this many functions are named. Compilation that takes less than a second is not worth a sentence.
+#: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
 _MAX_NAMED = 3
-_WORTH_SAYING_S = 1.0
-#: Shorter times would be shown as zero.
+_MIN_COMPILE_S = 1.0
+#: Shorter times, in seconds, would be shown as zero.
 _NOTABLE_S = 0.05
-#: A block must be repeated this often, and compiling it alone must save this share.
+#: A block is named if it is repeated at least this often, and if compiling it alone saves at least this share.
 _MIN_REPEATS = 3
-_WORTH_A_BLOCK = 0.4
+_MIN_BLOCK_SAVING = 0.4
 
 
 def startup(report: Report) -> str:
@@ -43,7 +43,7 @@ def startup(report: Report) -> str:
     for frame in report.frames:
         times[_name(report, frame)] += frame.compile_s or 0.0
     whole = sum(times.values())
-    if whole < _WORTH_SAYING_S:
+    if whole < _MIN_COMPILE_S:
         return ""
     longest = sorted(times.items(), key=lambda item: -item[1])
     parts = [f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED] if seconds >= _NOTABLE_S]
@@ -52,11 +52,13 @@ def startup(report: Report) -> str:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
     again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
-    sentences += [f"{again:.1f} s of it was spent on recompiles, {_waiting(report)}"] if again >= _NOTABLE_S else []
+    sentences += (
+        [f"{again:.1f} s of it was spent on recompiles, {_waiting_calls(report)}"] if again >= _NOTABLE_S else []
+    )
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
 
-def _waiting(report: Report) -> str:
+def _waiting_calls(report: Report) -> str:
     """Return how many calls waited for recompiles: "for which 3 calls waited".
 
     Frames that one call compiles again, such as a function and its resume function, count once.
@@ -71,7 +73,7 @@ def _waiting(report: Report) -> str:
 
 
 def _cache_sentence(report: Report) -> list[str]:
-    """Return how much code came from the cache of an earlier process."""
+    """Return how much code came from a cache that an earlier process filled."""
     hits, misses = report.timing.cache_hits, report.timing.cache_misses
     if hits is None or misses is None or not hits + misses:
         return []
@@ -84,7 +86,7 @@ def _block_sentence(report: Report) -> list[str]:
     """Name the block of a model that a graph repeats, if compiling it alone would save time."""
     block = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
-    if block is None or block.saving < _WORTH_A_BLOCK or is_measured:
+    if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
     start, share = place(report, block.place), f"{block.share:.0%} of its operations"
     repeats = f"graph {block.graph} repeats the block that starts at {start} {block.times} times ({share})"
@@ -145,13 +147,13 @@ def _name(report: Report, frame: Frame) -> str:
     return f"{name} resumed at line {begin.line}" if frame.role == "resume" and begin is not None else name
 
 
-_STEPS = {
+_INTRODUCED_BY = {
     "eager": "introduced by capture (the backend eager shows it as well)",
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
 }
 #: Ratios below this are given in per cent.
-_WORTH_A_RATIO = 1.1
+_MIN_RATIO = 1.1
 #: Guards are mentioned if they take this share of a call.
 _NOTABLE_SHARE = 0.25
 #: Processor time is mentioned if it differs from wall-clock time by this share.
@@ -215,7 +217,7 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
-    parts = [f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}", *_guards(entry)]
+    parts = [f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}", *_guard_time(entry)]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks(report, remedied.remedies)
         if overlap(remedied.time, entry.compiled):
@@ -227,18 +229,18 @@ def _verdict(report: Report, entry: EntryCost) -> str:
     return "; ".join(parts)
 
 
-def _compared_with_eager(eager: Spread, other: Spread) -> str:
+def _compared_with_eager(eager: Spread, measured: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
-    if overlap(eager, other) or not min(eager.median_us, other.median_us) > 0:
+    if overlap(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
         return "as fast as eager, within measurement error"
-    slower, faster = other.median_us / eager.median_us, eager.median_us / other.median_us
+    slower, faster = measured.median_us / eager.median_us, eager.median_us / measured.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
-    if ratio < _WORTH_A_RATIO:
+    if ratio < _MIN_RATIO:
         return f"{100 * (ratio - 1):.0f}% {word} than eager"
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
 
 
-def _guards(entry: EntryCost) -> list[str]:
+def _guard_time(entry: EntryCost) -> list[str]:
     """Return the time to choose, enter and leave compiled code, if it is a large part of the call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
     return (
@@ -268,17 +270,17 @@ def coverage_sentences(report: Report) -> list[str]:
     sentences = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
-        parts += _processor(entry)
+        parts += _processor_time(entry)
         if entry.break_even_calls is not None:
             parts.append(f"compiling pays off after {counted(entry.break_even_calls, 'call')}")
-        parts += _in_run(entry)
+        parts += _time_in_run(entry)
         parts += _device_work(entry)
         if parts:
             sentences.append((f"{entry.function}: " if several else "") + "; ".join(parts))
     return sentences
 
 
-def _in_run(entry: EntryCost) -> list[str]:
+def _time_in_run(entry: EntryCost) -> list[str]:
     """Return the time of the warm calls of the run itself, in which nothing was compiled."""
     time = entry.in_run
     if time is None:
@@ -309,7 +311,7 @@ def memory_text(nbytes: int) -> str:
     return f"{amount:.1f} GiB"
 
 
-def _processor(entry: EntryCost) -> list[str]:
+def _processor_time(entry: EntryCost) -> list[str]:
     """Return the processor time of a call if it differs from wall-clock time: several processors work, or they wait."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
     known = [(worked, us) for worked, us in times if worked is not None]
@@ -328,7 +330,7 @@ def _coverage(coverage: Coverage) -> str:
 
 
 def break_time(report: Report, break_: Break) -> str:
-    """Return the time that a break costs: the measured saving of fixing it, or else the time outside graphs at it.
+    """Return the time that a break costs: the measured saving of a fix, or else the time outside graphs at the break.
 
     If several entries reach the break, the one in which it costs most counts.
     """
@@ -367,7 +369,7 @@ def slowdown_by(report: Report, remedy: Remedy) -> str:
 
 
 def _times_with(report: Report, remedy: Remedy) -> tuple[Spread | None, Spread | None]:
-    """Return the measured times of a compiled call with a remedy alone, and without it."""
+    """Return the measured times of a compiled call with only this remedy, and without it."""
     for entry in report.cost.entries if report.cost is not None else []:
         for remedied in entry.remedied if entry.settled else []:
             if remedied.remedies == [remedy.id]:
@@ -436,7 +438,7 @@ def restoring_sentences(check: Check) -> list[str]:
         if trial.equal:
             sentence = f"With `{one_line(trial.change)}` the result is right"
             if trial.time_ratio is not None:
-                is_longer = trial.time_ratio >= _WORTH_A_RATIO
+                is_longer = trial.time_ratio >= _MIN_RATIO
                 sentence += f"; a call takes {f'{trial.time_ratio:.2g} times as long' if is_longer else 'no longer'}"
             sentences.append(sentence)
     if sentences or not check.restored_by:
@@ -456,5 +458,5 @@ def check_sentence(report: Report, check: Check) -> str:
         words += f", {place(report, without_function(first.location))}" if first.location is not None else ""
         words += f" ({first.op.rpartition('.')[2]})" if first.op else ""
     if check.step is not None:
-        words += f", {_STEPS[check.step]}"
+        words += f", {_INTRODUCED_BY[check.step]}"
     return f"{words}: {joined(check.differences, '; ')}" if check.differences else words

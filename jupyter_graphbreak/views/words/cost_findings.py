@@ -1,4 +1,4 @@
-"""Sentences about what makes a compiled call slow or large, or different from an eager one, each with a number."""
+"""Sentences about what makes a compiled call slow or large, or different from an eager call, each with a number."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: The condition on which a marked operation is right.
+#: The condition under which an operation that is marked as cacheable has correct results.
 _CACHED_BY_NAME = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
-#: Calls that take less memory are not described, nor are differences below this share.
+#: Calls that take less memory than this, and differences below this share, are not described.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
-#: Changes that save less memory, or a smaller share of it, are not named; of the others, at most this many are.
+#: A change is named if it saves at least this much memory and this share of it; at most this many changes are named.
 _WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
-#: Calls that keep less memory are not described.
+#: Calls that keep less memory than this are not described.
 _NOTABLE_GROWTH = 1 << 10
-#: Smaller ratios of times are not given.
+#: Ratios of times below this are not given.
 _MIN_RATIO = 1.1
-#: Compiling that takes less time is not described.
+#: Compiling that takes fewer seconds than this is not described.
 _NOTABLE_S = 1.0
 #: At most this many graphs that no cache can keep are named.
 _MAX_BYPASSED = 3
@@ -53,7 +53,7 @@ _MAX_BYPASSED = 3
 _MAX_OPS, _MIN_US = 5, 0.1
 #: At most this many alternatives of an entry are described.
 _MAX_ALTERNATIVES = 5
-_UNNOTICED = {
+_UNNOTICED_CHANGES = {
     "skip_guard_on_all_nn_modules_unsafe": "a later change of a module's attribute then goes unnoticed",
     "skip_guard_on_globals_unsafe": "a later change of a global then goes unnoticed",
     "keep_tensor_guards_unsafe": "a later change of anything but the tensors that are passed then goes unnoticed",
@@ -68,9 +68,9 @@ _WHY_NOT_FUSED = {
     "device": "they run on different devices",
 }
 #: A way to compile a model is named if it shortens the start to at most this share.
-_WORTH_A_WAY = 0.8
-#: Times that differ by less are called equal.
-_SAME = 1.03
+_MAX_START_RATIO = 0.8
+#: Times whose ratio is smaller than this are called equal.
+_EQUAL_RATIO = 1.03
 #: At most this many differences between blocks are named.
 _MAX_DIFFERENCES = 3
 #: Findings about the start are sorted as if they cost this share of a call.
@@ -175,7 +175,7 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
     share = lost / max(entry.eager.median_us, before)
     if alternative.kind == "guards":
         name = one_line(alternative.change)
-        unnoticed = _UNNOTICED.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
+        unnoticed = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
         option = f'`options={{"guard_filter_fn": {name}}}` in `torch.compile`'
         yield CostFinding(
             f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
@@ -201,15 +201,15 @@ def _regions(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
     whole, *others = regions.ways
     starts = [(way.start_s, way) for way in others if way.equal and way.start_s is not None]
     for start_s, way in sorted(starts, key=lambda start: start[0]):
-        if whole.start_s is not None and start_s <= _WORTH_A_WAY * whole.start_s:
+        if whole.start_s is not None and start_s <= _MAX_START_RATIO * whole.start_s:
             times = f"compiling at a first start takes {start_s:.1f} s instead of {whole.start_s:.1f} s"
-            yield CostFinding(f"{_change(regions, way)}: {times}{_calls(way)}", _SHARE_OF_START)
+            yield CostFinding(f"{_program_change(regions, way)}: {times}{_call_time(way)}", _SHARE_OF_START)
     for way in others:
         if way.differences:
             yield _separate_blocks(report, regions, way)
 
 
-def _change(regions: RegionCost, way: CompiledWay) -> str:
+def _program_change(regions: RegionCost, way: CompiledWay) -> str:
     """Say how to change the program: "compile each `Block` alone (...)"."""
     block = one_line(regions.block)
     if way.way != "blocks":
@@ -224,10 +224,10 @@ def _change(regions: RegionCost, way: CompiledWay) -> str:
     return f"compile each `{block}` alone (`{code}`)"
 
 
-def _calls(way: CompiledWay) -> str:
+def _call_time(way: CompiledWay) -> str:
     if way.time_ratio is None:
         return ""
-    is_equal = 1 / _SAME <= way.time_ratio <= _SAME
+    is_equal = 1 / _EQUAL_RATIO <= way.time_ratio <= _EQUAL_RATIO
     return f"; calls take {'equally long' if is_equal else f'{way.time_ratio:.2f} times as long'}"
 
 
@@ -310,7 +310,7 @@ def _readable(guard: str) -> str:
 
 
 def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
-    """Compare the peaks, and say how much of them is kept for the backward pass.
+    """Compare the peak memory of compiled and eager calls, and say how much is kept for the backward pass.
 
     "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
     most at line 12: 24.0 MiB (eager 20.0 MiB, most at line 12: 16.0 MiB)".
@@ -331,13 +331,15 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
         kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
         sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
-        sentence += f" for the backward pass{_at_line(report, by_line)}"
-        sentence += f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_at_line(report, eager_by_line)})"
+        sentence += f" for the backward pass{_most_at_line(report, by_line)}"
+        sentence += (
+            f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_most_at_line(report, eager_by_line)})"
+        )
     yield CostFinding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
 
 
-def _at_line(report: Report, by_line: Mapping[Location, int]) -> str:
-    """Name the line that keeps most: ", most at line 7: 12.0 MiB"; empty if none does."""
+def _most_at_line(report: Report, by_line: Mapping[Location, int]) -> str:
+    """Name the line that keeps most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
 
@@ -387,7 +389,7 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
             saved += f", with the peak at {memory_text(change.peak_bytes)}"
         else:
             continue
-        sentences.append(f"`{one_line(change.change)}`: {saved}{_duration(change)}")
+        sentences.append(f"`{one_line(change.change)}`: {saved}{_extra_time(change)}")
     return map(CostFinding, sentences[:_MAX_CHANGES])
 
 
@@ -395,7 +397,7 @@ def _saves_memory(before: int, after: int) -> bool:
     return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
 
 
-def _duration(change: MemoryChange) -> str:
+def _extra_time(change: MemoryChange) -> str:
     """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""

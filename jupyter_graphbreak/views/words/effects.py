@@ -1,4 +1,4 @@
-"""Side effects of functions, in words: why these functions were not run again."""
+"""Sentences about side effects of functions: why these functions were not run again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jupyter_graphbreak.views.words.where import place
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report
 
-#: If there are more effects than this, the rest are counted.
+#: At most this many effects are named; the rest are counted.
 _MAX_NAMED = 4
 
 

@@ -1,4 +1,4 @@
-"""Breaks with one way out: a report describes it once and lists their places."""
+"""Group breaks with the same way out: a report describes it once and lists their places."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: Fewer breaks with one way out are shown one by one, unless one remedy removes them.
+#: Fewer breaks than this are shown one by one, unless one remedy removes them all.
 _MIN_GROUPED = 3
 #: At most this many causes are named.
 _MAX_CAUSES = 3
@@ -32,7 +32,7 @@ class Group:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is one break."""
+        """Whether the group contains only one break."""
         return len(self.breaks) == 1
 
 
@@ -52,7 +52,7 @@ def break_groups(report: Report) -> list[Group]:
 
 
 def best_remedy(report: Report, break_: Break) -> Remedy | None:
-    """Return the best remedy that works for a break itself."""
+    """Return the best remedy that works for the break itself, not only for functions that run eagerly after it."""
     trials = remedies_for_break(report, break_)
     working = trials.working if trials is not None else []
     return next((remedy for remedy in working if break_.id in remedy.breaks), None)
@@ -78,7 +78,7 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks with one way out, if there are more: "print (GB0059); Tensor.tolist() (GB0109)"."""
+    """Return the causes of breaks with one way out, if several: "print (GB0059); Tensor.tolist() (GB0109)"."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

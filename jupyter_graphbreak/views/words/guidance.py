@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Techniques that remove a break, as named in titles of remedies and in advice.
 _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "within the graph", "detach()")
-#: Maximum depth of callers that are searched for the cause of a break.
+#: The maximum number of callers that are searched for the cause of a break.
 _MAX_CALLS = 100
 #: The separators between alternatives in one piece of advice.
 _ALTERNATIVES = re.compile(r"; (?=or )|; |, (?=or )")
@@ -99,7 +99,7 @@ def _without_failed(advice: list[Advice], failed: list[str]) -> list[Advice]:
     if not dropped:
         return advice
     dropped = [name for name in dropped if name in _TECHNIQUES or name.startswith(CONFIG)]
-    if not dropped:  # only switches, which the card lists with their verdicts
+    if not dropped:  # only switches failed, and the card lists these with their verdicts
         return kept
     words = " and ".join(name.removeprefix(CONFIG) for name in dropped)
     note = f"{words} {'was' if len(dropped) == 1 else 'were'} tried and did not work"

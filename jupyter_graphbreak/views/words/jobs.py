@@ -1,4 +1,4 @@
-"""Sentences about several processes: their names, and which of them have a break."""
+"""Sentences about several processes: their names, and the processes that have a break."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
     from jupyter_graphbreak.report.schema import Diagnostic
 
-_MAX_RUNS = 8
-_MAX_ALONE = 5
+_MAX_RANGES = 8
+_MAX_AWAITED_RANKS = 5
 #: A rank is mentioned if the others wait for it for at least this long.
 _NOTICED_SECONDS = 0.1
 
@@ -79,15 +79,15 @@ def compiling_lines(job: Job) -> list[str]:
     ]
     alone = sorted(job.compiling, key=lambda rank: -rank.alone_s)
     noticed = [rank for rank in alone if rank.alone_s >= _NOTICED_SECONDS]
-    for rank in noticed[:_MAX_ALONE]:
+    for rank in noticed[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
         since = f"{_seconds(rank.alone_start_s or 0.0)} after the first compilation"
         lines.append(
             f"rank {rank.rank} compiled for {_seconds(rank.alone_s)} ({function}{since}) while at least half of the "
             "ranks did not: they wait for it in their next collective"
         )
-    if len(noticed) > _MAX_ALONE:
-        lines.append(f"and {len(noticed) - _MAX_ALONE} more ranks that compiled while others did not")
+    if len(noticed) > _MAX_AWAITED_RANKS:
+        lines.append(f"and {len(noticed) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
     return lines
 
 
@@ -104,5 +104,5 @@ def job_notes(job: Job) -> list[Diagnostic]:
 def _ranks(ranks: list[int]) -> str:
     """Return ranks, in ascending order, as text: "ranks 0, 2-63"."""
     parts = number_ranges(ranks, "-")
-    names = ", ".join(parts[:_MAX_RUNS]) + (", ..." if len(parts) > _MAX_RUNS else "")
+    names = ", ".join(parts[:_MAX_RANGES]) + (", ..." if len(parts) > _MAX_RANGES else "")
     return f"rank {names}" if len(ranks) == 1 else f"ranks {names}"

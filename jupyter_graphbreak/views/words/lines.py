@@ -88,7 +88,7 @@ class Line:
 
 @per_report
 def ordered_breaks(report: Report) -> list[Break]:
-    """Return the breaks, the first to fix first; in an older report, in the order in which they occurred."""
+    """Return the breaks in the order in which to fix them; in an older report, in the order in which they occurred."""
     places = {ident: place for place, ident in enumerate(report.order)}
     return sorted(report.breaks, key=lambda break_: places.get(break_.id, len(places)))
 
@@ -223,7 +223,7 @@ def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[in
 
 
 def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
-    """Return the columns of one line that belong to a range; if it has no columns, all but the indentation."""
+    """Return the columns of one line that belong to a range; if the range has no columns, all but the indentation."""
     stripped = text.rstrip()
     start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
     if place.column is not None and number == place.line:
@@ -234,7 +234,7 @@ def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
 
 
 def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Scope]:
-    # The smallest first; of two with the same size the later one, which is the inner one.
+    # The smallest scope first; of two scopes with the same size the later one, which is inside the other.
     regions = annotations.scopes[::-1]
     regions.sort(key=lambda region: region[0].end_line - region[0].line)
     return _first_on_lines(regions, numbers)
@@ -252,7 +252,7 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     numbers : list of int
         The lines, sorted.
     """
-    following = list(range(len(numbers) + 1))  # for each line, the next one without a region
+    following = list(range(len(numbers) + 1))  # for each line, the next line without a region
     first_regions: dict[int, _T] = {}
     for place, region in regions:
         at = _next_free(following, bisect_left(numbers, place.line))
@@ -263,10 +263,10 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     return first_regions
 
 
-def _next_free(following: list[int], at: int) -> int:
-    end = at
+def _next_free(following: list[int], index: int) -> int:
+    end = index
     while following[end] != end:
         end = following[end]
-    while following[at] != end:
-        following[at], at = end, following[at]
+    while following[index] != end:
+        following[index], index = end, following[index]
     return end

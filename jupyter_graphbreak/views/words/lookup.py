@@ -53,7 +53,7 @@ def resumes(report: Report) -> dict[str, Resume]:
 
 @per_report
 def skipped(report: Report) -> dict[str, Skipped]:
-    """Return the functions that run eagerly by their ids."""
+    """Return the functions that run eagerly, by id."""
     return {function.id: function for function in report.skipped}
 
 

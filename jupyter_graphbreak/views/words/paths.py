@@ -1,4 +1,4 @@
-"""Lines that run, or are skipped, only because the code is compiled, in words."""
+"""Sentences about lines that run, or are skipped, only because the code is compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ordered_paths(report: Report) -> list[PathDifference]:
 
 
 def is_in_library(report: Report, path: PathDifference) -> bool:
-    """Return whether the question is in a library."""
+    """Return whether the program's question is in a library."""
     at = decided_at(path)
     return at is None or is_of_library(report, at)
 

@@ -25,9 +25,9 @@ def per_report(function: Callable[[Report], _T]) -> Callable[[Report], _T]:
         if entry is not None and entry[0]() is report:
             return entry[1]
 
-        def forget(dead: weakref.ref[Report]) -> None:
+        def forget(reference: weakref.ref[Report]) -> None:
             entry = entries.get(ident)
-            if entry is not None and entry[0] is dead:
+            if entry is not None and entry[0] is reference:
                 entries.pop(ident, None)
 
         result = function(report)

@@ -1,4 +1,4 @@
-"""Whether a break was allowed, by which setting, and what a stricter setting would have changed."""
+"""Say whether a break was allowed, by which setting, and what a stricter setting would have changed."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _KNOWN_PAGES = re.compile(
 
 #: Maximum number of words in one list.
 _MAX_WORDS = 40
-#: A clause may be at most this many times as long as wanted.
+#: A clause may be at most this many times as long as the limit.
 _MAX_CLAUSE_FACTOR = 3
 
 
@@ -37,7 +37,7 @@ def times_text(number: int) -> str:
 
 
 def joined(words: Sequence[str], separator: str) -> str:
-    """Join words; if there are very many, the first ones and how many more there are."""
+    """Join words; of a very long list, only the first words, with the number of the rest."""
     more = len(words) - _MAX_WORDS
     return separator.join([*words[:_MAX_WORDS], *([f"and {more} more"] if more > 0 else [])])
 
@@ -48,13 +48,13 @@ def and_list(words: Sequence[str]) -> str:
 
 
 def number_list(numbers: Sequence[int]) -> str:
-    """Join sorted numbers, with three or more in a row as a range: "1 to 7 and 9"."""
+    """Join sorted numbers; three or more in a row become a range: "1 to 7 and 9"."""
     parts = number_ranges(numbers, " to ")
     return and_list(parts) if len(parts) <= _MAX_WORDS else joined(parts, ", ")
 
 
-def number_ranges(numbers: Sequence[int], to: str) -> list[str]:
-    """Return sorted numbers as texts, with three or more in a row as a range."""
+def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
+    """Return sorted numbers as texts; three or more in a row become a range."""
     ranges: list[list[int]] = []
     for number in numbers:
         if ranges and number == ranges[-1][-1] + 1:
@@ -63,7 +63,7 @@ def number_ranges(numbers: Sequence[int], to: str) -> list[str]:
             ranges.append([number])
     parts: list[str] = []
     for some in ranges:
-        parts += [f"{some[0]}{to}{some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
+        parts += [f"{some[0]}{separator}{some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
     return parts
 
 
@@ -80,23 +80,23 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min"
 
 
-def whole_clauses(text: str, most: int) -> str:
+def whole_clauses(text: str, limit: int) -> str:
     """Return the first clauses of a text, about as many as fit into a number of characters.
 
     A clause is cut only if it is several times too long.
     """
-    if len(text) <= most:
+    if len(text) <= limit:
         return text
     ends = [match.start() for match in re.finditer(r"(?:; |\. |, (?=and |but |then ))", text)]
-    fitting = [end for end in ends if end <= most]
+    fitting = [end for end in ends if end <= limit]
     if fitting:
         return text[: fitting[-1]]
-    clause, longest = text[: ends[0]] if ends else text, _MAX_CLAUSE_FACTOR * most
+    clause, longest = text[: ends[0]] if ends else text, _MAX_CLAUSE_FACTOR * limit
     return clause if len(clause) <= longest else f"{clause[:longest]}..."
 
 
 def one_line(text: str) -> str:
-    """Return a text on one line that is safe to show in a terminal."""
+    """Return a text as one line that is safe to show in a terminal."""
     return plain(re.sub(r"\s+", " ", text).strip())
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Reason
 
 
-#: A name that is no phrase, such as "missing_mp_subscript".
+#: A name that is an identifier and not a phrase, such as "missing_mp_subscript".
 _IDENTIFIER = re.compile(r"[a-z]+(?:_[a-z]+)+")
 
 
@@ -27,7 +27,7 @@ def reason_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
 
 
 def title_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
-    """Return a reason in the reader's words; or else PyTorch's name for it, or its explanation if that is no phrase."""
+    """Return a reason in our words, else PyTorch's name for it, or its explanation if the name is no phrase."""
     if not isinstance(cause, Break):
         return _title(cause.gb_id, cause.gb_type, None, None)
     code = cause.location.code if cause.location is not None else None

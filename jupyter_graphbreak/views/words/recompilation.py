@@ -43,7 +43,7 @@ _VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 #: Its parts are matched one after the other, because one pattern for all could be slow on hostile text.
 _TENSOR = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
-_TENSOR_BEGINS = "tensor '"
+_TENSOR_GUARD_START = "tensor '"
 _ACTUAL = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
@@ -54,10 +54,10 @@ _OTHER_BACKEND = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
 _HINT = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
-_NO_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>")
+_NOT_A_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>")
 #: Readable names of tensor properties in guards.
-_OF_TENSOR = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
-_OTHER_FLAG = {"True": "False", "False": "True"}
+_TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
+_OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled because of size changes within a call, they are listed as one.
@@ -158,7 +158,7 @@ class Recompilation:
 
     @property
     def times(self) -> str:
-        """The number of its recompiles, and whether the limit was reached: "recompiled 3 times"."""
+        """The number of recompiles, and whether the limit was reached: "recompiled 3 times"."""
         count = len(self.frames) - self.limit_hit
         if not count:
             return "not recompiled: limit reached, runs eagerly"
@@ -182,7 +182,7 @@ class _Variation:
     old: str
     new: str | None
     advice: str
-    #: The key that identifies the variable; the name may be words.
+    #: The key that identifies the variable; its name may be a description.
     subject: str = ""
     is_size: bool = False
     is_of_gradients: bool = False
@@ -219,7 +219,7 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
         for function in functions
         if function.is_by_gradients and best_recompile_remedy(report, function) is None
     ]
-    for alike, merge in ((inner, _by_results), (with_gradients, _by_gradients)):
+    for alike, merge in ((inner, _merge_by_results), (with_gradients, _merge_by_gradients)):
         if len(alike) >= _MIN_TO_MERGE:
             functions = [function for function in functions if function not in alike]
             merged.append(merge(alike))
@@ -232,7 +232,7 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
     return tried is None or not (tried.working or tried.person)
 
 
-def _by_results(functions: Sequence[Recompilation]) -> Recompilation:
+def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
     """Return functions between breaks that were recompiled because of values computed there, as one entry."""
     guards = [guard for function in functions for guard in function.guards]
     varied = [
@@ -240,16 +240,18 @@ def _by_results(functions: Sequence[Recompilation]) -> Recompilation:
         *(["numbers that breaks returned"] if any(guard.is_of_break for guard in guards) else []),
     ]
     advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
-    return _as_one(functions, f"{len(functions)} functions between breaks", f"{and_list(varied)} varied", advice)
+    return _merge_functions(
+        functions, f"{len(functions)} functions between breaks", f"{and_list(varied)} varied", advice
+    )
 
 
-def _by_gradients(functions: Sequence[Recompilation]) -> Recompilation:
+def _merge_by_gradients(functions: Sequence[Recompilation]) -> Recompilation:
     """Return functions that are compiled for tensors with and without gradients as one entry."""
-    story = "a tensor requires a gradient in some calls only"
-    return replace(_as_one(functions, f"{len(functions)} functions", story, ""), is_by_gradients=True)
+    variation = "a tensor requires a gradient in some calls only"
+    return replace(_merge_functions(functions, f"{len(functions)} functions", variation, ""), is_by_gradients=True)
 
 
-def _as_one(functions: Sequence[Recompilation], name: str, story: str, advice: str) -> Recompilation:
+def _merge_functions(functions: Sequence[Recompilation], name: str, variation: str, advice: str) -> Recompilation:
     frames = [frame for function in functions for frame in function.frames]
     places = [function.location for function in functions if function.location is not None]
     unique = {(location.source, location.line): location for location in places}
@@ -257,7 +259,7 @@ def _as_one(functions: Sequence[Recompilation], name: str, story: str, advice: s
         function=name,
         location=None,
         frames=frames,
-        guards=[FailedGuard(story, len(frames), list(unique.values()), advice)],
+        guards=[FailedGuard(variation, len(frames), list(unique.values()), advice)],
         limit_hit=False,
         total=0,
         ids=[ident for function in functions for ident in function.ids],
@@ -307,7 +309,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
         new = BreakRemedies(
             [remedy for remedy in tried.working if remedy.id not in shown],
             [remedy for remedy in tried.failed if remedy.id not in shown],
-            # Without any trial, the general advice is better than the steps for what no change ends.
+            # Without any trial, the general advice is better than the manual steps.
             [] if tried.untried == NO_TIME_AT_ALL else [step for step in tried.person if step not in shown],
             tried.untried,
         )
@@ -440,7 +442,7 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     series = list(values)
     if len(series) == 1:
         is_empty = name.startswith("len(") and series == ["0"]
-        series.append("1 or more" if is_empty else _OTHER_FLAG.get(series[0], "different value"))
+        series.append("1 or more" if is_empty else _OPPOSITE_FLAG.get(series[0], "different value"))
     if len(series) > _MAX_VALUES + 1:
         series = [*series[:_MAX_VALUES], "...", series[-1]]
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
@@ -453,16 +455,16 @@ def _readable(guard: str) -> str:
 
 def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
     guard = _readable(guard)
-    if guard.startswith(_TENSOR_BEGINS) and (tensor := _TENSOR.search(guard)):
+    if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR.search(guard)):
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL):
-            name = guard[len(_TENSOR_BEGINS) : tensor.start()]
+            name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
             return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
         shown = "the value that the break returned" if name.startswith(OF_BREAK) else name
         return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
-    if unlike := _NO_TENSOR.fullmatch(guard):
+    if unlike := _NOT_A_TENSOR.fullmatch(guard):
         return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
     if freed := _FREED.fullmatch(guard):
         name = freed["name"]
@@ -479,7 +481,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
 
 
 def _varied_object(guard: str) -> str:
-    """Return how an object varied, such as "`fn` is a different function"; empty for any other guard."""
+    """Return how an object varied between calls, such as "`fn` is a different function"; empty for any other guard."""
     if function := varied_function(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY.fullmatch(guard):
@@ -505,8 +507,8 @@ def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_in
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif what == "requires_grad":
         old = "True" if old.endswith("1") else "False"
-        new = _OTHER_FLAG[old]
-    feature = _OF_TENSOR.get(what, what).format(index=index)
+        new = _OPPOSITE_FLAG[old]
+    feature = _TENSOR_PROPERTIES.get(what, what).format(index=index)
     shown = "a tensor that the break returned" if is_from_break else name
     subject = f"{feature} of {name}"
     return _Variation(f"{feature} of {shown}", old, new, advice, subject, what == "size", what == "requires_grad")

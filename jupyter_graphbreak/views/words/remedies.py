@@ -35,10 +35,10 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
     "break stays": "still recompiles", "another break": "makes it worse",
 }  # fmt: skip
 #: Lines of context around a change.
-_AROUND = 2
+_CONTEXT_LINES = 2
 #: At most this many remedies for one break, and for combinations, are considered.
 _MAX_FOR_ONE = 100
-_MAX_TOGETHER = 200
+_MAX_COMBINABLE = 200
 #: A remedy with more edits is not combined with others; none of our remedies has this many.
 _MAX_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
@@ -166,15 +166,15 @@ def basis(remedy: Remedy) -> str:
 
 
 def further_differences(remedy: Remedy) -> list[str]:
-    """Return the measured differences that its basis does not name."""
+    """Return the measured differences that the result of :func:`basis` does not name."""
     if remedy.evidence is None:
         return []
     named = basis(remedy)
     return [difference for difference in remedy.differences if difference not in named]
 
 
-#: The family of the changes that the user made.
-_OWN = "own"
+#: The family of the remedies that stand for changes made by the user.
+_USER_EDIT = "own"
 _RESULTS: dict[RemedyVerdict, str] = {
     "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
     "another result": "different results", "another break": "breaks elsewhere",
@@ -186,7 +186,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
     """
-    remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _OWN), None)
+    remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_EDIT), None)
     if remedy is None:
         return "", False
     target = breaks_of(report, remedy)
@@ -202,7 +202,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return what a working change was not tried with, or where it may differ; empty for a proof."""
+    """Return the inputs with which a working change was not tried, or where results may differ; empty for a proof."""
     if remedy.reason:
         return [remedy.reason]
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
@@ -299,7 +299,7 @@ def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int
     """Return the different parts of two texts as groups of ``difflib`` opcodes."""
     if max(len(old), len(new)) > _MAX_COMPARED:
         return [[("replace", 0, len(old), 0, len(new))]]
-    return difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_AROUND)
+    return difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES)
 
 
 def code_of(remedy: Remedy) -> str:
@@ -411,8 +411,8 @@ def compatible_remedies(report: Report) -> list[Remedy]:
             -len(remedy.recompiles),
         ),
     )
-    for remedy in best[:_MAX_TOGETHER]:
-        if set(remedy.breaks + remedy.frames) <= targets or any(_clash(remedy, other) for other in chosen):
+    for remedy in best[:_MAX_COMBINABLE]:
+        if set(remedy.breaks + remedy.frames) <= targets or any(_are_incompatible(remedy, other) for other in chosen):
             continue
         chosen.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
@@ -424,7 +424,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     return chosen if part is None else [part]
 
 
-def _clash(one: Remedy, other: Remedy) -> bool:
+def _are_incompatible(one: Remedy, other: Remedy) -> bool:
     """Whether two remedies are incompatible: they exclude each other or change the same lines."""
     if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MAX_EDITS:
         return True

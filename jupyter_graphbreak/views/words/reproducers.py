@@ -1,4 +1,4 @@
-"""Standalone scripts, in words: their findings, and why there is none."""
+"""Sentences about standalone scripts: what each script shows, or why there is no script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values inside compiled code, in words."""
+"""Sentences about the values inside compiled code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, ValueRange
 
 _KINDS = {"nan": "NaN", "inf": "Inf"}
-#: The largest numbers of types that overflow easily.
+#: The largest numbers of the dtypes that overflow easily.
 _LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
 
 
@@ -47,30 +47,32 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     return sentences
 
 
-def first_sentence(report: Report, found: NonFinite) -> str:
+def first_sentence(report: Report, non_finite: NonFinite) -> str:
     """Return where NaN or Inf begins: "NaN first appears at line 12 (log): 3 of 12 elements; eager has it as well"."""
-    kind = _KINDS[found.kind]
-    begins = f"{kind} first appears" if found.direction == "forward" else f"In the backward pass, {kind} first appears"
-    at = f"{place(report, found.location)} ({one_line(found.op).rpartition('.')[2]})"
-    where = f"graph {found.graph}" if found.graph is not None else "not compiled"
-    elements = f"{found.count} of {counted(found.elements, 'element')}, {one_line(found.dtype)}"
+    kind = _KINDS[non_finite.kind]
+    begins = (
+        f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"
+    )
+    at = f"{place(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
+    where = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
+    elements = f"{non_finite.count} of {counted(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
     parts = [f"{begins} at {at}, {where}: {elements}"]
-    if found.execution > 1:
-        parts.append(f"in execution {found.execution} of the line")
-    if found.direction == "backward":
+    if non_finite.execution > 1:
+        parts.append(f"in execution {non_finite.execution} of the line")
+    if non_finite.direction == "backward":
         parts.append(f"the gradient that reaches it has no {kind}")
-    if found.kind == "inf" and found.dtype in _LARGEST_OF_DTYPE:
-        parts.append(f"the largest {found.dtype} is {_LARGEST_OF_DTYPE[found.dtype]}")
-    if found.graph is not None and found.eager is not None:
+    if non_finite.kind == "inf" and non_finite.dtype in _LARGEST_OF_DTYPE:
+        parts.append(f"the largest {non_finite.dtype} is {_LARGEST_OF_DTYPE[non_finite.dtype]}")
+    if non_finite.graph is not None and non_finite.eager is not None:
         parts.append(
             {
                 "same": "eager has it there as well",
                 "elsewhere": "eager has it on a different line",
                 "none": "eager has none",
-            }[found.eager]
+            }[non_finite.eager]
         )
-    if found.further:
-        parts.append(f"{counted(found.further, 'other operation')} later")
+    if non_finite.further:
+        parts.append(f"{counted(non_finite.further, 'other operation')} later")
     return "; ".join(parts)
 
 
@@ -84,10 +86,10 @@ def line_sentence(report: Report, values: LineValues) -> str:
     return f"{sentence}; gradient {_numbers(values.backward)}" if values.backward is not None else sentence
 
 
-def first_note(found: NonFinite) -> str:
+def first_note(non_finite: NonFinite) -> str:
     """Return the note beside the line in an editor: "NaN begins here"."""
-    backward = " in the backward pass" if found.direction == "backward" else ""
-    return f"{_KINDS[found.kind]} begins here{backward}"
+    backward = " in the backward pass" if non_finite.direction == "backward" else ""
+    return f"{_KINDS[non_finite.kind]} begins here{backward}"
 
 
 def line_note(values: LineValues) -> str:

@@ -77,7 +77,7 @@ def verdict(report: Report) -> RunVerdict:
 
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
-    """Return why no change was tried for a break, if neither the verdict nor the note on side effects says it."""
+    """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
     reason = one_line(remedies.untried)
     shown = f"{verdict(report).text} {not_run_again(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
@@ -97,7 +97,7 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
     if limited:
         return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
     if not report.graphs:
-        return "plain", f"Nothing was compiled{_why_nothing(report) or ' in this run'}."
+        return "plain", f"Nothing was compiled{_why_nothing_compiled(report) or ' in this run'}."
     eager = _eager_names(report)
     if eager:
         return "plain", f"No breaks, but {eager} ran eagerly."
@@ -155,7 +155,7 @@ def _as_sentence(reason: str) -> str:
 def _first_step(report: Report) -> str:
     """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
-    nothing = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing(report)}."
+    nothing = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     part = _part_with_one_break(report)
     if chosen:
@@ -233,7 +233,7 @@ def _what_failed(report: Report) -> str:
 
 
 def _part_with_one_break(report: Report) -> str:
-    """Return which break keeps the largest part from being compiled alone, if no part without breaks is large."""
+    """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
     steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
@@ -267,7 +267,7 @@ def _changes_in_order(title: str) -> str:
 
 
 def _effect(report: Report, break_: Break) -> str:
-    """Return the worst effect of a break, without its subject: "makes 3 functions run eagerly"."""
+    """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
     saving, cost = saving_of(report, break_), break_.cost
     if saving or cost is None:
         return saving
@@ -281,7 +281,7 @@ def _weight(break_: Break) -> tuple[int, int]:
     return (cost.eager, cost.graphs) if cost is not None else (0, 0)
 
 
-def _why_nothing(report: Report) -> str:
+def _why_nothing_compiled(report: Report) -> str:
     """Return why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
     # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
     through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
@@ -294,7 +294,7 @@ def _why_nothing(report: Report) -> str:
         return ""
     if names == _THE_CELL:
         return ": the cell has no tensor operation"
-    # Dynamo marks such a code object, and does not look at later calls.
+    # Dynamo marks the code of a call without tensor operations, and does not look at later calls.
     calls, them = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
     return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {them} eagerly from now on"
 

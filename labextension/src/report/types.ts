@@ -91,7 +91,7 @@ export interface Tensor {
   device: string | null;
 }
 /**
- * The number of operations of a graph that come from a source line or from its calls.
+ * The number of operations in a graph that come from one source line, including the calls on that line.
  */
 export interface GraphLine {
   source: string;
@@ -125,7 +125,7 @@ export interface Break {
   minor: boolean;
 }
 /**
- * A reason under PyTorch's names for it: its GB id in the registry of graph breaks, and its type.
+ * The reason of a break as PyTorch names it: its GB id in the registry of graph breaks, and its type.
  */
 export interface Reason {
   gb_id: string | null;
@@ -276,7 +276,7 @@ export interface Evidence {
   unseen: UnseenInputs | null;
 }
 /**
- * Calls with sizes or values that the run never used: their number, and the frames compiled for them.
+ * Calls with sizes or values that the run never used: the number of calls and of frames compiled for them.
  */
 export interface UnseenInputs {
   inputs: number;

@@ -71,14 +71,14 @@ class Reuse:
         names_of_other = _paths(other)
         other_frames = [(_identity(frame, names_of_other), frame) for frame in other.frames]
         begun = {function for function, _ in other_frames}
-        refused = {_identity(skipped, names_of_other) for skipped in other.skipped}
+        skipped_by_other = {_identity(skipped, names_of_other) for skipped in other.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
         self._held = (
             {_identity(frame, self._names) for frame in run.frames} - begun
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
-        self._reused = self._held - begun - refused
+        self._reused = self._held - begun - skipped_by_other
         #: Frames that the other run compiled from scratch.
         self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
         self.hidden = [break_ for break_ in unmatched if self._may_be_hidden(break_)]

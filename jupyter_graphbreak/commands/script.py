@@ -204,7 +204,7 @@ def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
 
 
 def _rerun(run: Run, reruns: RerunOptions) -> Report:
-    """Return the report of a program that has ended, after its functions ran again on copies, without their output."""
+    """Run the functions of a program that has ended again on copies, without their output, and return its report."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report

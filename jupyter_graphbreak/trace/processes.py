@@ -312,7 +312,7 @@ class _FileReader:
 
 
 def _resume_record(line: int, listing: Record) -> Record:
-    """Return the record of the line that a report takes from a listing of bytecode."""
+    """Return a record with only the line at which a function resumes, instead of the whole listing of bytecode."""
     data = listing.data
     context = {key: value for key, value in listing.envelope.items() if value is not data}
     return Record({ResumedAt.kind: {"line": line}, **context})

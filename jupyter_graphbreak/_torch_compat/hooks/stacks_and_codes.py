@@ -71,8 +71,8 @@ def wrapped_code(function: Any) -> CodeObject | None:
 
 def exception_name(error: BaseException) -> str:
     """Return the name of an exception's class, or the call that the exception's message reports as skipped."""
-    inlined = _SKIPPED_INLINING.match(str(error))
-    return f"Call to {inlined['call']}" if inlined is not None else type(error).__name__
+    skipped_call = _SKIPPED_INLINING.match(str(error))
+    return f"Call to {skipped_call['call']}" if skipped_call is not None else type(error).__name__
 
 
 def gb_type(error: BaseException) -> str | None:

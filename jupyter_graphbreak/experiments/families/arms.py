@@ -105,48 +105,49 @@ class _ArmReader:
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
             self._own = {node.id for node in inside if isinstance(node, ast.Name)} - outside - arguments
         for index, statement in enumerate(block):
-            later = {ast.unparse(node) for after in block[index + 1 :] for node in ast.walk(after) if _is_read(node)}
-            self._read(statement, later, is_last=index == len(block) - 1)
+            after = block[index + 1 :]
+            read_later = {ast.unparse(node) for other in after for node in ast.walk(other) if _is_read(node)}
+            self._read(statement, read_later, is_last=index == len(block) - 1)
         return self._arm
 
-    def _read(self, statement: ast.stmt, later: set[str], *, is_last: bool) -> None:
+    def _read(self, statement: ast.stmt, read_later: set[str], *, is_last: bool) -> None:
         if isinstance(statement, ast.Pass):
             return
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            self._assign(statement.targets[0], statement.value, later)
+            self._assign(statement.targets[0], statement.value, read_later)
         elif isinstance(statement, ast.Assign) and all(isinstance(node, ast.Name) for node in statement.targets):
             text = self._text(statement.value)
             for node in statement.targets:
-                self._set(ast.unparse(node), text, later)
+                self._set(ast.unparse(node), text, read_later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            self._assign(statement.target, statement.value, later)
+            self._assign(statement.target, statement.value, read_later)
         elif isinstance(statement, ast.AugAssign) and type(statement.op) in SIGNS:
             target = ast.unparse(statement.target)
             before = self._now.get(target, self._draft.text_of(statement.target))
             sign = SIGNS[type(statement.op)]
-            self._set(target, f"{operand(before)} {sign} {operand(self._text(statement.value))}", later)
+            self._set(target, f"{operand(before)} {sign} {operand(self._text(statement.value))}", read_later)
         elif isinstance(statement, ast.Return) and is_last:
             self._arm.returns = True
             self._arm.result = self._value(statement.value) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
-            self._branch(statement, later, is_last=is_last)
+            self._branch(statement, read_later, is_last=is_last)
         else:
             raise _UnsupportedSideError
 
-    def _assign(self, target: ast.expr, value: ast.expr, later: set[str]) -> None:
+    def _assign(self, target: ast.expr, value: ast.expr, read_later: set[str]) -> None:
         if isinstance(target, ast.Tuple):
             if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
                 raise _UnsupportedSideError
             texts = [self._text(node) for node in value.elts]
             for node, text in zip(target.elts, texts, strict=True):
-                self._set(ast.unparse(node), text, later)
+                self._set(ast.unparse(node), text, read_later)
         elif isinstance(target, ast.Name | ast.Attribute | ast.Subscript):
-            self._set(ast.unparse(target), self._text(value), later)
+            self._set(ast.unparse(target), self._text(value), read_later)
         else:
             raise _UnsupportedSideError
 
-    def _set(self, target: str, text: str, later: set[str]) -> None:
-        if target in later:
+    def _set(self, target: str, text: str, read_later: set[str]) -> None:
+        if target in read_later:
             name = target if target in self._own else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnsupportedSideError
@@ -155,7 +156,7 @@ class _ArmReader:
         self._now[target] = text
         self._arm.values[target] = text
 
-    def _branch(self, branch: ast.If, later: set[str], *, is_last: bool) -> None:
+    def _branch(self, branch: ast.If, read_later: set[str], *, is_last: bool) -> None:
         if self._arm.values or is_host_test(branch.test):
             raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
@@ -175,7 +176,7 @@ class _ArmReader:
         else:
             for target in {**taken.values, **other.values}:
                 text = self._where(condition, taken.values.get(target, target), other.values.get(target, target))
-                self._set(target, text, later)
+                self._set(target, text, read_later)
 
     def _where(self, condition: str, taken: str, other: str) -> str:
         return f"{self._torch}.where({condition}, {taken}, {other})"

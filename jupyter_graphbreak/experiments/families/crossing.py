@@ -72,7 +72,7 @@ def _readers_after(
     site: Site, function: FunctionNode, moved: Sequence[ast.stmt], first: tuple[int, int]
 ) -> tuple[Condition, ...]:
     """Return the conditions whose arms follow the moved code and read more than the function's own names."""
-    own = {part for statement in moved for part in ast.walk(statement)}
+    moved_nodes = {part for statement in moved for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
     def reads(part: ast.AST) -> bool:
@@ -83,7 +83,7 @@ def _readers_after(
     found = [
         (test, side)
         for node in _branches(function)
-        if node not in own and _position(node) > first
+        if node not in moved_nodes and _position(node) > first
         for test, side, arm in _arms(node)
         if any(map(reads, _parts(arm)))
     ]

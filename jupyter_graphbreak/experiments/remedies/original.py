@@ -105,7 +105,7 @@ _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
 #: The share of the remaining time after which no further inputs are derived.
 _SHARE_OF_INPUTS = 0.1
-#: Texts of PyTorch errors with which a function may refuse tensors of a kind for some values only.
+#: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
 _REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
 _REFUSED_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that

@@ -585,7 +585,7 @@ def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
 
 
 def _without_subsumed_settings(steps: list[Proposal]) -> list[Proposal]:
-    """Return the steps without settings that a larger combination of settings contains."""
+    """Return the steps, except those whose settings are only a part of another step's."""
     all_settings = [step.settings.items() for step in steps]
     return [
         step for step in steps if not (step.settings and any(step.settings.items() < other for other in all_settings))

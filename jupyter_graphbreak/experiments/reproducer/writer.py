@@ -97,7 +97,7 @@ class Writer:
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
-        #: The names in the script of parts of modules, by their names in the user's code.
+        #: The names that parts of modules have in the script, by their names in the user's code.
         self.renamed: dict[str, str] = {}
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()
@@ -287,7 +287,7 @@ class Writer:
     def _class(self, kind: type, wanted: str) -> str:
         if not is_of_user(kind):
             return self._import_object(kind, wanted)
-        if (made := self._class_by_call(kind)) is not None:
+        if (made := self._class_creating_call(kind)) is not None:
             return self._assign(kind, made, kind.__name__)
         node = copy.deepcopy(class_node(kind))
         name = self._name(kind, kind.__name__)
@@ -306,7 +306,7 @@ class Writer:
         self._statements.append(written)
         return name
 
-    def _class_by_call(self, kind: type) -> ast.expr | None:
+    def _class_creating_call(self, kind: type) -> ast.expr | None:
         """Return the call that makes a class for which there is no class statement."""
         with contextlib.suppress(UnwritableError):
             class_node(kind)

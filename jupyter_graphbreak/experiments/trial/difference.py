@@ -39,7 +39,7 @@ _MESSAGES_OF_SEQUENCES = re.compile(r"index out of range$|^pop ")
 _INFINITIVES = {"is": "be", "shares memory with": "share memory with"}
 #: Parts that may differ between the texts of equal results: last digits, gradient functions, addresses.
 _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|-?\d+e[+-]?\d+")
-_COMPILER_TEXT = re.compile(r"grad_fn=<\w+>|\bat 0x[0-9a-f]+")
+_INCIDENTAL_TEXT = re.compile(r"grad_fn=<\w+>|\bat 0x[0-9a-f]+")
 #: The times and the speed of a progress bar: "00:01<00:04,  1.42it/s".
 _TIMES = re.compile(r"[\d:]+<[\d:?]+,\s*[^\s,\]]+")
 
@@ -419,7 +419,7 @@ def same_text(expected: str, actual: str) -> bool:
         return True
     if _TIMES.search(expected) and _TIMES.search(actual):
         expected, actual = map(_last_states, (expected, actual))
-    expected, actual = (_COMPILER_TEXT.sub("", text) for text in (expected, actual))
+    expected, actual = (_INCIDENTAL_TEXT.sub("", text) for text in (expected, actual))
     if _NUMBER.sub("#", expected) != _NUMBER.sub("#", actual):
         return False
     return all(map(_same_number, _NUMBER.findall(expected), _NUMBER.findall(actual)))

@@ -104,12 +104,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         Numbers, flags, strings and tensors in globals, closures and attributes that the function reads, by their
         places.
     """
-    indices = indices_test(first, fn)
+    may_be_indices = indices_test(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
     variants: dict[str, Change] = {
         "": unchanged,
-        ", all tensors negated": unless(indices, negated, unchanged),
-        ", all tensors random": unless(indices, randomized, random_within),
+        ", all tensors negated": unless(may_be_indices, negated, unchanged),
+        ", all tensors random": unless(may_be_indices, randomized, random_within),
     }
     sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
     numbers = [
@@ -138,7 +138,9 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in sides.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
-    for what, kind, arguments in itertools.chain(_gradients_with_numbers(first, fn), _kind_changes(first, fn, indices)):
+    for what, kind, arguments in itertools.chain(
+        _gradients_with_numbers(first, fn), _kind_changes(first, fn, may_be_indices)
+    ):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
     if sees_gradients(first, fn):
         given = functools.partial(_give_gradient, unchanged)
@@ -149,7 +151,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
 
 
 def _kind_changes(
-    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with tensors of other kinds, whose values lead to both sides of most branches."""
     values: dict[str, Change] = {
@@ -159,7 +161,7 @@ def _kind_changes(
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
         for description, make_values in values.items():
-            changed = unless(indices, functools.partial(change, make_values), unchanged)
+            changed = unless(may_be_indices, functools.partial(change, make_values), unchanged)
             yield f"{kind}{description}", kind, map_tensors(first, changed)
     yield "all tensors empty", "empty tensors", map_tensors(first, _empty)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
@@ -178,15 +180,15 @@ def _kind_changes(
                 yield (
                     f"{what}, all tensors {description}",
                     kind,
-                    map_tensors(arguments, unless(indices, make_values, unchanged)),
+                    map_tensors(arguments, unless(may_be_indices, make_values, unchanged)),
                 )
-    yield from _longer_last_items(first, fn, indices)
-    yield from _shared_memory_changes(first, fn, indices)
+    yield from _longer_last_items(first, fn, may_be_indices)
+    yield from _shared_memory_changes(first, fn, may_be_indices)
     yield from _other_arguments(first, fn)
 
 
 def _longer_last_items(
-    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
     for name, value in first.named(fn).items():
@@ -197,7 +199,7 @@ def _longer_last_items(
         arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
         for description, change in values.items():
-            changed = map_tensors(arguments, unless(indices, change, unchanged))
+            changed = map_tensors(arguments, unless(may_be_indices, change, unchanged))
             yield f"{name} with {LONGER_LAST_ITEM}{description}", LONGER_LAST_ITEM, changed
 
 
@@ -234,14 +236,14 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 
 
 def _shared_memory_changes(
-    first: Arguments, fn: Callable[..., Any], indices: Callable[[torch.Tensor], bool]
+    first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments in which one tensor is a part of another one: a change in place then changes both."""
     tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
     for (name, value), (other, whole) in pairs:
         plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
-        if not plain or indices(value):  # the numbers of the other tensor might not be valid indices
+        if not plain or may_be_indices(value):  # the numbers of the other tensor might not be valid indices
             continue
         is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
         if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
@@ -365,10 +367,10 @@ def _edge_values(value: Any) -> Iterator[Any]:
 
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    indices = indices_test(first, fn)
-    yield "all tensors with one positive number", map_tensors(first, unless(indices, _one_positive, unchanged))
+    may_be_indices = indices_test(first, fn)
+    yield "all tensors with one positive number", map_tensors(first, unless(may_be_indices, _one_positive, unchanged))
     for what, number in _EXTREMES.items():
-        change = unless(indices, functools.partial(filled_with, number=number), unchanged)
+        change = unless(may_be_indices, functools.partial(filled_with, number=number), unchanged)
         yield f"all tensors {what}", map_tensors(first, change)
     yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))
     yield "all tensors with an inf", map_tensors(first, lambda tensor: with_first(tensor, math.inf))
@@ -377,20 +379,20 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
         map_tensors(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor),
     )
     yield "all tensors with a zero", map_tensors(first, lambda tensor: with_first(tensor, 0.0))
-    alternating = unless(indices, _alternating, unchanged)
+    alternating = unless(may_be_indices, _alternating, unchanged)
     yield "all tensors with alternating signs", map_tensors(first, alternating)
     for seed in range(2, 2 + _MAX_RANDOM):
-        change = unless(indices, functools.partial(randomized, seed=seed), unchanged)
+        change = unless(may_be_indices, functools.partial(randomized, seed=seed), unchanged)
         yield f"all tensors random, {seed}", map_tensors(first, change)
 
 
 def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     """Yield arguments of which only one becomes zero: the others keep a result finite."""
-    indices = indices_test(first, fn)
+    may_be_indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
         change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
-        yield f"{name} zero", map_tensors(first, unless(indices, change, unchanged))
+        yield f"{name} zero", map_tensors(first, unless(may_be_indices, change, unchanged))
 
 
 def _one_positive(value: torch.Tensor) -> torch.Tensor:

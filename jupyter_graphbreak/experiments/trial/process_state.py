@@ -275,7 +275,7 @@ def _tracing_parts() -> Iterator[Part]:
 
 
 def _default_parts() -> Iterator[Part]:
-    """Yield default settings of Python's modules."""
+    """Yield the defaults for the whole process that functions of Python's modules set."""
     yield Part("sets the stack size of new threads", _stack_size, threading.stack_size, frozenset({"stack_size"}))
     if hasattr(sys, "set_int_max_str_digits"):
         yield Part(

@@ -90,7 +90,7 @@ class Listener(Protocol):
         """Receive an effect that is about to happen; raising prevents it."""
 
     def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Receive the line that is about to change the state of the process, which can be restored."""
+        """Receive a change of the process's state that is about to happen, and that can be restored."""
 
 
 #: The listeners of each thread, the innermost last.

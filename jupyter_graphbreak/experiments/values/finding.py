@@ -268,7 +268,7 @@ def _first_nonfinite(
     eager: list[tuple[_Operation, NonfiniteOrigin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation of each direction and kind, and whether the eager call has it as well."""
+    """Yield the first operation with each non-finite kind in each direction, and whether eager code has one."""
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
     alike: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}

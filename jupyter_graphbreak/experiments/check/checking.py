@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.check.closeness import (
     Exact,
     difference_beyond_rounding,
     double_state,
-    largest_number,
+    flatten,
     to_double,
 )
 from jupyter_graphbreak.experiments.check.graph_comparison import GraphComparison, gradients_of
@@ -35,7 +35,7 @@ from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
-from jupyter_graphbreak.experiments.trial.values import difference, varying_places
+from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.report.cost import Check, Divergence, NumericsTrial
@@ -363,7 +363,7 @@ def _compare_observations(
     for kind in kinds:
         expected_parts, actual_parts = getattr(expected, kind), getattr(actual, kind)
         doubles = [getattr(observation, kind) for observation in exact]
-        largest = largest_number(doubles[0]) if doubles else 0.0
+        largest = largest_number(flatten(doubles[0])) if doubles else 0.0
         for name in expected_parts:
             known = bool(doubles) and all(name in double for double in doubles)
             reference = Exact(largest, *(double[name] for double in doubles)) if known else None

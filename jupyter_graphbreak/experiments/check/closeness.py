@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,17 +108,6 @@ def flatten(value: Any) -> list[Any]:
         elif attribute_of(item, "__dict__") is not None:
             pending += vars(item).values()
     return result
-
-
-def largest_number(value: Any) -> float:
-    """Return the largest absolute value of the floating-point numbers in containers and objects; 0 without any."""
-    largest = 0.0
-    for item in flatten(value):
-        if is_instance(item, torch.Tensor) and item.is_floating_point() and item.numel():
-            largest = max(largest, float(item.detach().nan_to_num(0, posinf=0, neginf=0).abs().max()))
-        elif is_instance(item, float) and math.isfinite(item):
-            largest = max(largest, abs(item))
-    return largest
 
 
 def _is_rounding(

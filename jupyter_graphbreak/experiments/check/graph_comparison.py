@@ -16,7 +16,6 @@ from jupyter_graphbreak.experiments.check.closeness import (
     Exact,
     difference_beyond_rounding,
     flatten,
-    largest_number,
     to_double,
 )
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
@@ -24,6 +23,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
 from jupyter_graphbreak.experiments.trial.outcome import gradient_weights
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
+from jupyter_graphbreak.experiments.trial.values import largest_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -188,7 +188,7 @@ def computes_differently(
             exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
             if not varied:
                 continue
-            reference = Exact(largest_number(exact[0]), *exact)
+            reference = Exact(largest_number(flatten(exact[0])), *exact)
             if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - operations that mix precisions

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak.experiments.trial.places import RESULT, leaves, named_tensors
-from jupyter_graphbreak.experiments.trial.values import difference, show, varying_places
+from jupyter_graphbreak.experiments.trial.values import difference, largest_number, show, varying_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -300,18 +300,11 @@ def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Di
     original, changed = expected.gradients, actual.gradients
     if original is None or changed is None:
         return  # `_requires_grad` reports this
-    largest = max(map(_largest, original.values()), default=0.0)
+    largest = largest_number(original.values())
     for place in sorted(original.keys() | changed.keys()):
         item = _gradient(place, original.get(place), changed.get(place), largest, values=values)
         if item is not None:
             yield item
-
-
-def _largest(gradient: torch.Tensor | None) -> float:
-    """Return the largest absolute value among a gradient's finite numbers."""
-    if gradient is None or not _is_dense_float(gradient) or not gradient.numel():
-        return 0.0
-    return float(gradient.nan_to_num(0, posinf=0, neginf=0).abs().max())
 
 
 def _gradient(

@@ -23,7 +23,7 @@ from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
 #: Tensors with more elements are shown by their shape.
 _MAX_SHOWN_ELEMENTS = 6
@@ -121,6 +121,20 @@ def difference(
         return None
     place, text = _name_of(first[0]), first[1]
     return f"{text} at {place.removeprefix(root)}" if place != root else text
+
+
+def largest_number(values: Iterable[Any]) -> float:
+    """Return the largest absolute value of finite floating-point numbers, also in dense tensors; 0 without any."""
+    largest = 0.0
+    for value in values:
+        if is_instance(value, torch.Tensor):
+            is_dense = value.layout == torch.strided and not value.is_nested
+            if is_dense and value.is_floating_point() and value.numel():
+                finite = value.detach().nan_to_num(0, posinf=0, neginf=0)
+                largest = max(largest, float(finite.abs().max()))
+        elif is_instance(value, float) and math.isfinite(value):
+            largest = max(largest, abs(value))
+    return largest
 
 
 def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozenset[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from jupyter_graphbreak.experiments.check.closeness import Exact, difference_beyond_rounding, largest_number
+from jupyter_graphbreak.experiments.check.closeness import Exact, difference_beyond_rounding, flatten
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.values import difference
+from jupyter_graphbreak.experiments.trial.values import difference, largest_number
 
 LARGE = 1 << 18
 
@@ -27,8 +27,13 @@ def test_a_gradient_of_zero_is_rounding_of_larger_gradients() -> None:
 
 
 def test_the_largest_number_is_that_of_all_finite_results() -> None:
-    results = {"a": torch.tensor([1.0, -7.0, torch.inf]), "b": [torch.tensor(3), 2.5, None], "c": torch.empty(0)}
-    assert largest_number(results) == 7.0
+    results = {
+        "a": torch.tensor([1.0, -7.0, torch.inf]),
+        "b": [torch.tensor(3), 2.5, None],
+        "c": torch.empty(0),
+        "d": torch.eye(2).to_sparse() * 9,
+    }
+    assert largest_number(flatten(results)) == 7.0
 
 
 def test_a_large_result_is_compared_like_its_counterpart_in_double_precision() -> None:

@@ -17,6 +17,10 @@ _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
+#: Further functions and methods that return a number or a tensor.
+_NUMERIC_FUNCTIONS = {
+    "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
+}  # fmt: skip
 #: Methods that move a value to the host, which a test on the device does not need.
 _METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
@@ -82,7 +86,8 @@ def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not known."""
     if isinstance(test, ast.BoolOp):
-        parts = [tensor_condition(draft, node, torch) for node in test.values]
+        first, *rest = test.values
+        parts = [tensor_condition(draft, first, torch), *(_further_condition(draft, node, torch) for node in rest)]
         sign = " & " if isinstance(test.op, ast.And) else " | "
         return sign.join(operand(part) for part in parts if part) if all(parts) else None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -95,6 +100,17 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
     return _call_condition(draft, test, torch) or f"{operand(_text_on_device(draft, test))} != 0"
+
+
+def _further_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
+    """Return an operand after the first as a condition: it may be any object, such as a list."""
+    name = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    is_number = on_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS or _is_size(node)
+    has_form = isinstance(node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await)
+    is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    if is_number or has_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
+        return tensor_condition(draft, node, torch)
+    return f"bool({draft.text_of(node)})"  # `!= 0` would be true for an empty list
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:

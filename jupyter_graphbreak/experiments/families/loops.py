@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.families.bound_names import is_bound_before,
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import names_bound, names_read, site_of, step_of
+from jupyter_graphbreak.experiments.families.site import names_bound, names_read, parameters_of, site_of, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> It
     else:
         return
     if splices is not None:
-        granted = assumptions_of(draft, [branch.test], loop.body)
+        granted = [*assumptions_of(draft, [branch.test], loop.body), *_reads_beyond_the_end(site, loop)]
         yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *needed], [branch.test], granted)
 
 
@@ -123,8 +123,23 @@ def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     splices = _run_to_end(site, exit_, torch, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counted[0])))
-        granted = assumptions_of(draft, [others[0]], loop.body)
+        granted = [*assumptions_of(draft, [others[0]], loop.body), *_reads_beyond_the_end(site, loop)]
         yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *needed], [others[0]], granted)
+
+
+def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
+    """Yield an assumption for each item of a local object that an iteration reads, unless its length ends the loop."""
+    function = site.function
+    local = names_bound(function) | parameters_of(function) if function is not None else set[str]()
+    counters = names_bound(loop.target) if isinstance(loop, ast.For) else _counters(loop)
+    limit = loop.iter if isinstance(loop, ast.For) else loop.test
+    for node in (node for part in loop.body for node in ast.walk(part)):
+        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice):
+            continue
+        owners = names_read(node.value) & local - counters - {"self"}
+        if owners - names_read(limit) and counters & names_read(node.slice):
+            text = site.draft.text_of(node)
+            yield f"it assumes that {text}, which the early exit protects, exists in every iteration"
 
 
 def _run_to_end(

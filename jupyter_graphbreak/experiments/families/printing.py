@@ -12,10 +12,10 @@ from jupyter_graphbreak.experiments.families.wrapping import entry_function
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "output"
@@ -48,7 +48,9 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if function is not None and function_name in {"print", "warnings.warn"}:
         setting = f"builtins.{function_name}" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
-        yield Proposal(FAMILY, title, settings={f"{_CONFIG}reorderable_logging_functions": [setting]})
+        passed = _changes_of_written_tensors(site, function, _all_output_statements(problem, site, function, statement))
+        settings = {f"{_CONFIG}reorderable_logging_functions": [setting]}
+        yield Proposal(FAMILY, title, settings=settings, conditions=passed)
     method = function_name.rpartition(".")[2]
     assumptions: tuple[str, ...] = ()
     if method in _LEVELS and not function_name.startswith("warn"):
@@ -81,6 +83,10 @@ def _output_function(statement: ast.stmt) -> str | None:
     of = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
     is_log = method in _LEVELS and "log" in of.lower()
     return name if is_log or name in _OUTPUT_FUNCTIONS else None
+
+
+def _is_output(statement: ast.stmt) -> bool:
+    return _output_function(statement) is not None
 
 
 def _deferrable(problem: Problem, site: Site) -> ast.stmt | None:
@@ -121,10 +127,28 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
         if texts is None:
             return
         tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
-        passed = crossing.conditions_after(site, function, statements)
+        passed = crossing.conditions_after(site, function, statements, _values_of(found), _is_output)
         conditions = (*map(site.condition, tests), *passed)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
+
+
+def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
+    return [value for statement in statements for value in statement.values]
+
+
+def _changes_of_written_tensors(
+    site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
+) -> tuple[Condition, ...]:
+    """Return the conditions whose arms may change a tensor that PyTorch writes at the end of the graph.
+
+    Dynamo reads Python's objects at the original place, and computes expressions there.
+    """
+    parts = [deferral.defer(site.draft, function, node) for node in statements]
+    values = _values_of([part for part in parts if part is not None])
+    if None not in parts and not any(map(crossing.is_reference, values)):
+        return ()
+    return crossing.conditions_after(site, function, statements, values, _is_output)
 
 
 def _title(statements: list[ast.stmt]) -> str:

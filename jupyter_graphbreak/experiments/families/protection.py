@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.arms import is_free_of_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import dotted
+from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_read
+from jupyter_graphbreak.experiments.trial.code_hints import LOOKUP_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -71,10 +72,31 @@ def assumptions_of(
         found += uses_of_optional(draft, test, _sides_of(draft, test), kept=kept, used=values)
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
         found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
+    for test in tests:
+        compared = _names_compared(test)
+        nodes = [node for side in _sides_of(draft, test) for node in ast.walk(side) if isinstance(node, ast.expr)]
+        found += [node for node in nodes if not compared.isdisjoint(_names_of_positions(node))]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
         for node in dict.fromkeys(found)
     ]
+
+
+def _names_compared(test: ast.expr) -> set[str]:
+    """Return the names whose values a test compares by order, as a check of bounds does."""
+    comparisons = (part for part in ast.walk(test) if isinstance(part, ast.Compare))
+    ordered = (part for part in comparisons if any(isinstance(op, _ORDERS) for op in part.ops))
+    return {name for part in ordered for name in names_read(part)}
+
+
+def _names_of_positions(node: ast.expr) -> set[str]:
+    """Return the names in the positions or labels with which an expression looks something up."""
+    if isinstance(node, ast.Subscript):
+        parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
+        return set() if parts else names_read(node.slice)
+    if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in LOOKUP_FUNCTIONS:
+        return {name for argument in arguments_of(node) for name in names_read(argument)}
+    return set()
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
@@ -193,6 +215,7 @@ def _is_of_size(node: ast.expr) -> bool:
     return False
 
 
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _IDENTITIES = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 

@@ -15,7 +15,7 @@ from jupyter_graphbreak.recording.targets import own_codes, reached
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
@@ -26,7 +26,7 @@ _TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 _READ_GRADIENTS = frozenset({"grad", "deepcopy"})
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
-_LOOKUP_FUNCTIONS = frozenset(
+LOOKUP_FUNCTIONS = frozenset(
     {
         "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",
         "repeat_interleave", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
@@ -70,7 +70,7 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     modules = [item for item in reached(*used) if is_instance(item, torch.nn.Module)]
     kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used)))
-    looks_up = any(is_instance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
+    looks_up = any(is_instance(module, kinds) for module in modules) or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
     return are_indices if looks_up or is_instance(fn, torch.nn.Module) else _are_never_indices
 
@@ -100,6 +100,23 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
         if isinstance(code, types.CodeType):
             yield code
             pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+
+
+def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
+    """Return the numbers larger than one in the code of a function and of the user's functions that it reaches."""
+    codes = [*_codes(fn), *own_codes(fn, *first.args, *first.kwargs.values())]
+    constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
+    numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
+    return [number for number in dict.fromkeys(numbers) if number > 1]
+
+
+def lengths_of_lookups(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
+    """Return the lengths of tables that a function reads, such as masks and embeddings of positions."""
+    modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if is_instance(item, torch.nn.Module)]
+    tables = [item.weight for item in modules if is_instance(item, torch.nn.Embedding)]
+    tables += [buffer for module in modules for buffer in module.buffers(recurse=False)]
+    tables += [value for value in state.values() if is_instance(value, torch.Tensor)]
+    return [length for length in dict.fromkeys(table.shape[0] for table in tables if table.dim()) if length > 1]
 
 
 def names_in_code(fn: Callable[..., Any]) -> set[str]:

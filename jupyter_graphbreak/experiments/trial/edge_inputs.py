@@ -17,7 +17,9 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     constants_in_code,
     default_values,
     indices_test,
+    lengths_of_lookups,
     names_in_code,
+    numbers_in_own_code,
     other_choices,
     other_modes,
     sees_gradients,
@@ -85,6 +87,12 @@ _MAX_RAISED_RANKS = 3
 _NO_TENSORS: tuple[Any, ...] = (None, [])
 #: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING = 3
+#: The maximum number of constants of the code that fill tensors or become lengths, and of tables whose lengths do.
+_MAX_NUMBERS_OF_CODE = 8
+_MAX_TABLES = 4
+#: The largest length from the code, and the maximum number of elements of a tensor with such a length.
+_MAX_LENGTH = 4096
+_MAX_ELEMENTS = 1 << 20
 #: Names with which code reads the number in a tensor.
 _READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
 
@@ -123,6 +131,8 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         _extreme_value_changes(first, fn),
         _zero_arguments(first, fn),
         _length_changes(first),
+        _numbers_of_code(first, fn),
+        _lengths_of_code(first, fn, state),
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
@@ -372,6 +382,7 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
     for what, number in _EXTREMES.items():
         change = unless(may_be_indices, functools.partial(filled_with, number=number), unchanged)
         yield f"all tensors {what}", map_tensors(first, change)
+    yield "all tensors extreme", map_tensors(first, unless(may_be_indices, _extreme, unchanged))
     yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))
     yield "all tensors with an inf", map_tensors(first, lambda tensor: with_first(tensor, math.inf))
     yield (
@@ -393,6 +404,17 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
         change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change, unchanged))
+
+
+def _extreme(value: torch.Tensor) -> torch.Tensor:
+    """Return integers with which Python computes differently than their dtype: products of them overflow.
+
+    Large integers are negative: as a number of elements, they would need all memory.
+    """
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        return value
+    most = torch.iinfo(value.dtype).max
+    return torch.full_like(value, most if most < _MAX_LENGTH else -most)
 
 
 def _one_positive(value: torch.Tensor) -> torch.Tensor:
@@ -419,6 +441,35 @@ def _length_changes(first: Arguments, only: int | None = None) -> Iterator[tuple
             if new not in {size, 0} and only in {None, new}:
                 change = functools.partial(resize, size=size, new=new)
                 yield f"size {new} instead of {size}", map_tensors(first, change)
+
+
+def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield tensors filled with a number of the code, whose difference from the number is zero."""
+    may_be_indices = indices_test(first, fn)
+    for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
+        change = functools.partial(filled_with, number=number)
+        yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change, unchanged))
+
+
+def _lengths_of_code(
+    first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
+) -> Iterator[tuple[str, Arguments]]:
+    """Yield tensors at and above a length that the code names, or that a table has, with values for both branches."""
+    may_be_indices = indices_test(first, fn)
+    named = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
+    lengths = [length for length in named if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
+    lengths += [length for length in lengths_of_lookups(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
+    given = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))[:_MAX_SIZES]
+    most = max((tensor.numel() for tensor in given), default=0)
+    for size, length in itertools.product(sizes, dict.fromkeys(lengths)):
+        for new in (length + 1, length):
+            if new == size or most // size * new > _MAX_ELEMENTS:
+                continue
+            longer = map_tensors(first, functools.partial(resize, size=size, new=new))
+            yield f"size {new} instead of {size}", longer
+            opposite = map_tensors(longer, unless(may_be_indices, negated, unchanged))
+            yield f"size {new} instead of {size}, all tensors negated", opposite
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:

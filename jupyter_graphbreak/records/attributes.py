@@ -70,7 +70,7 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     if isinstance(of_class, property | functools.cached_property):
         return default
     # The attributes of a thread-local object are in its thread.
-    base: type = next((base for base in (type, threading.local) if issubclass(kind, base)), object)
+    base: Any = next((base for base in (type, threading.local) if issubclass(kind, base)), object)
     try:
         return base.__getattribute__(value, name)
     except AttributeError:

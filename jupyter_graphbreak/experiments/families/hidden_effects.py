@@ -39,6 +39,8 @@ _OPERATIONS = (
 )  # fmt: skip
 #: Special methods that only a call or the creation of an object runs.
 _METHODS_OF_CREATION = {"__init__", "__new__", "__post_init__"}
+#: Stands for all other special methods among the names of functions.
+_OPERATORS = "operators"
 
 
 class HiddenEffects:
@@ -74,7 +76,7 @@ class HiddenEffects:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             return self._may_change(self._functions.get(node.attr, ()), inside)
         if isinstance(node, _OPERATIONS):
-            return self._have_operators_effects
+            return _OPERATORS not in inside and self._have_operators_effects
         return isinstance(node, ast.Import | ast.ImportFrom | ast.Await | ast.Yield | ast.YieldFrom)
 
     @cached_property
@@ -85,7 +87,7 @@ class HiddenEffects:
             if name.startswith("__") and name not in _METHODS_OF_CREATION | {"__call__"}
             for function in functions
         ]
-        return self._may_change(methods, frozenset({method.name for method in methods}))
+        return self._may_change(methods, frozenset({_OPERATORS}))
 
     def _is_harmless(self, call: ast.Call, inside: frozenset[str]) -> bool:
         name = dotted(call.func).rpartition(".")[2]

@@ -46,6 +46,10 @@ def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str])
         (["if x.any():", "    x = x * 2 / x.norm()", "return x"], "x.any()", None),
         (["if x.any() and x.sum() > 3:", "    x = x % 7", "return x"], "x.any()", None),
         (["if n is not None and x.max() > n:", "    x = x + 1", "return x"], "x.max() > n", None),
+        (["if (i.max() < 8) & x.any():", "    x = n.gather(0, i)", "return x"], "(i.max() < 8) & x.any()",
+         "n.gather(0, i)"),
+        (["if i.max() < 8:", "    x = n[i]", "return x"], "i.max() < 8", "n[i]"),
+        (["if i.max() < 8:", "    x = n[i > 0] + i[:2]", "return x"], "i.max() < 8", None),
     ],
 )  # fmt: skip
 def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, granted: str | None) -> None:

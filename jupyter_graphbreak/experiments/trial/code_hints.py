@@ -113,9 +113,9 @@ def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]
 def lengths_of_lookups(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
     """Return the lengths of tables that a function reads, such as masks and embeddings of positions."""
     modules = [item for item in reached(fn, *first.args, *first.kwargs.values()) if is_instance(item, torch.nn.Module)]
-    tables = [item.weight for item in modules if is_instance(item, torch.nn.Embedding)]
+    tables = [value for value in state.values() if is_instance(value, torch.Tensor)]
+    tables += [item.weight for item in modules if is_instance(item, torch.nn.Embedding)]
     tables += [buffer for module in modules for buffer in module.buffers(recurse=False)]
-    tables += [value for value in state.values() if is_instance(value, torch.Tensor)]
     return [length for length in dict.fromkeys(table.shape[0] for table in tables if table.dim()) if length > 1]
 
 

@@ -90,9 +90,11 @@ _MAX_SHARING = 3
 #: The maximum number of constants of the code that fill tensors or become lengths, and of tables whose lengths do.
 _MAX_NUMBERS_OF_CODE = 8
 _MAX_TABLES = 4
-#: The largest length from the code, and the maximum number of elements of a tensor with such a length.
+#: The largest length from the code, as a number and as a multiple of the given one, and the maximum number of elements
+#: of a tensor with such a length: a longer run takes longer.
 _MAX_LENGTH = 4096
-_MAX_ELEMENTS = 1 << 20
+_MAX_GROWTH = 64
+_MAX_ELEMENTS = 1 << 16
 #: Names with which code reads the number in a tensor.
 _READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
 
@@ -132,7 +134,6 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         _zero_arguments(first, fn),
         _length_changes(first),
         _numbers_of_code(first, fn),
-        _lengths_of_code(first, fn, state),
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(what, arguments, fn), special=True)
@@ -158,6 +159,8 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
         example = describe(_WITH_GRADIENT, arguments, fn)
         yield Input(arguments, example, special=True, state=values, other_kind=_WITH_GRADIENT)
+    for what, arguments in _lengths_of_code(first, fn, state):
+        yield Input(arguments, describe(what, arguments, fn), special=True)
 
 
 def _kind_changes(
@@ -462,14 +465,15 @@ def _lengths_of_code(
     given = tensors_in((first.args, first.kwargs))
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))[:_MAX_SIZES]
     most = max((tensor.numel() for tensor in given), default=0)
-    for size, length in itertools.product(sizes, dict.fromkeys(lengths)):
-        for new in (length + 1, length):
-            if new == size or most // size * new > _MAX_ELEMENTS:
-                continue
-            longer = map_tensors(first, functools.partial(resize, size=size, new=new))
-            yield f"size {new} instead of {size}", longer
-            opposite = map_tensors(longer, unless(may_be_indices, negated, unchanged))
-            yield f"size {new} instead of {size}, all tensors negated", opposite
+    for size in sizes:
+        wanted = (new for length in lengths for new in (length + 1, length))
+        # Other inputs have sizes up to twice the given one.
+        for new in dict.fromkeys(new for new in wanted if new > 2 * size):
+            if new <= _MAX_GROWTH * size and most // size * new <= _MAX_ELEMENTS:
+                longer = map_tensors(first, functools.partial(resize, size=size, new=new))
+                yield f"size {new} instead of {size}", longer
+                opposite = map_tensors(longer, unless(may_be_indices, negated, unchanged))
+                yield f"size {new} instead of {size}, all tensors negated", opposite
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:

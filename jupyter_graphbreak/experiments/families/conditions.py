@@ -26,6 +26,8 @@ _METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
+#: Double precision represents all integers below this one, and some that exceed it become equal to it.
+_MAX_EXACT_DOUBLE = 1 << 53
 
 
 def on_host(node: ast.expr) -> ast.expr | None:
@@ -140,6 +142,9 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
     if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
         return None
+    numbers = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
+    if any(type(number) is int and number >= _MAX_EXACT_DOUBLE for number in numbers):
+        return None  # no dtype compares such an integer with all integers and all floating-point numbers
     if len(test.ops) == 1:
         return _text_on_device(draft, test)
     operands = [test.left, *test.comparators]

@@ -315,7 +315,7 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
                 recording.note_compiled(described(calls.compiled))
 
 
-def run_program_file(path: str, module: str | None = None, *, routed: bool) -> None:
+def run_program_file(path: str, module: str | None = None, *, compiles_calls: bool) -> None:
     """Run a program as ``__main__``, which remains in ``sys.modules``, and compile its calls if requested.
 
     Parameters
@@ -324,7 +324,7 @@ def run_program_file(path: str, module: str | None = None, *, routed: bool) -> N
         The program's file; not used for a module.
     module : str or None
         The module to run, as with ``python -m``.
-    routed : bool
+    compiles_calls : bool
         Whether to compile the modules and functions that the program calls.
 
     Raises
@@ -334,7 +334,7 @@ def run_program_file(path: str, module: str | None = None, *, routed: bool) -> N
     """
     from jupyter_graphbreak.compiling.programs import run_as_main
 
-    run_as_main(path, module, routed=routed)
+    run_as_main(path, module, routed=compiles_calls)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -392,8 +392,8 @@ class EventStream:
         self._on_error = on_error
         self._lock = threading.Lock()
         self._file_names: list[Record] = []
-        self._begun: dict[CompileKey, list[Record]] = {}
-        self._breaks: set[str] = set()
+        self._records_by_compilation: dict[CompileKey, list[Record]] = {}
+        self._sent_breaks: set[str] = set()
 
     def receive(self, record: Record) -> None:
         """Receive a record; the last one of a compilation leads to its events."""
@@ -405,23 +405,23 @@ class EventStream:
                 self._file_names.append(record)
             if key is None:
                 return
-            self._begun.setdefault(key, []).append(record)
+            self._records_by_compilation.setdefault(key, []).append(record)
             if not record.kind.endswith("compilation_metrics"):
                 return
-            records = [*self._file_names, *self._begun.pop(key)]
+            records = [*self._file_names, *self._records_by_compilation.pop(key)]
         if record.kind == "compilation_metrics":
-            self._pass_on(records)
+            self._send_events(records)
 
-    def _pass_on(self, records: list[Record]) -> None:
+    def _send_events(self, records: list[Record]) -> None:
         sources = recorded_sources(records, lambda _: None, None)
         records += [Record({source.kind: msgspec.to_builtins(source)}) for source in sources]
         for event in events_of(build_report(records)):
             if self._on_event is None:
                 return
             if event.kind == "break":  # pass it on once, although it recurs in each function that inlines its line
-                if event.text in self._breaks:
+                if event.text in self._sent_breaks:
                     continue
-                self._breaks.add(event.text)
+                self._sent_breaks.add(event.text)
             try:
                 self._on_event(event)
             except Exception as error:  # noqa: BLE001 - the function that is compiled must not notice

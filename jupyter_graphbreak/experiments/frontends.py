@@ -346,7 +346,7 @@ def compare(
         cases = eager.cases(given)
         for name, capture in captures(backend):
             require_time()
-            with suppress_faults(f"examining {name}", note, passing=(TrialStoppedError,)):
+            with suppress_faults(f"examining {name}", note, reraised=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
                 verdicts.append(examination.verdict(searched=not given))
                 if name == "torch.compile":

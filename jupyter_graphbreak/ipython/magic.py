@@ -124,7 +124,7 @@ def _never() -> bool:
     return False
 
 
-begin = with_fallback("watching the cell", _begin, _do_nothing, passing=(UsageError,))
+begin = with_fallback("watching the cell", _begin, _do_nothing, reraised=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
 begin_repeat = with_fallback("running the cell again", _begin_repeat, _never)
@@ -342,7 +342,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
 
     tree, calls = _calls(options)
     observation: Observation | None = None
-    with suppress_faults("watching the call", passing=(UsageError,)):
+    with suppress_faults("watching the call", reraised=(UsageError,)):
         cells.enter_caller()
         observation = Observation(shell, cells, options, objects_in_code(tree, shell.user_ns), live)
     if observation is None:

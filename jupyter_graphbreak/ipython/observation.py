@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api.rerun import KeptRun, Rerun
-    from jupyter_graphbreak.api.run_reports import Children
+    from jupyter_graphbreak.api.run_reports import ChildProcesses
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -109,7 +109,7 @@ class Observation:
         self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
-        self._children: Children | None = None
+        self._children: ChildProcesses | None = None
         self._cells = cells
         self._kept: KeptRun | None = None
         self._again: Rerun | None = None
@@ -203,7 +203,7 @@ class Observation:
 
         misuse = (TorchUnavailable, ValueError, UsageError)
         try:
-            with suppress_faults("choosing the device", self.note_fault, passing=misuse):
+            with suppress_faults("choosing the device", self.note_fault, reraised=misuse):
                 require_torch()
                 return _choice(self.options, named)
         except (TorchUnavailable, ValueError) as error:
@@ -449,7 +449,7 @@ class Observation:
 
         known = len(self._faults)
         try:
-            with suppress_faults("comparing the front ends", self.note_fault, passing=(UsageError,)):
+            with suppress_faults("comparing the front ends", self.note_fault, reraised=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
                     with default_device(self._device):
                         frontends = self.compare(self._effects)

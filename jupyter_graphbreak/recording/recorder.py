@@ -281,7 +281,7 @@ def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | N
         unknown_torch = contextlib.suppress(AttributeError)
         with (
             unknown_torch,
-            faults.suppress_faults("listing known code", on_fault, passing=(AttributeError,)),
+            faults.suppress_faults("listing known code", on_fault, reraised=(AttributeError,)),
         ):
             earlier_codes = stack.enter_context(known_codes())
         yield earlier_codes

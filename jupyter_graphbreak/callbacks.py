@@ -48,7 +48,7 @@ def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
 def to_tensorboard(
     writer: Any, step: Callable[[], int] | None = None, prefix: str = "compiling"
 ) -> Callable[[Event], None]:
-    """Return a receiver that writes the number of events of each kind, the seconds of compiling, and each sentence.
+    """Return a receiver that writes the number of events of each kind, the seconds of compiling, and each event's text.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class _Totals:
 
 
 class _TrainingWatch:
-    """Watches a training from the end of its warm-up to its own end.
+    """Watches a training from the end of the warm-up to the end of the training.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class _LightningHooks(_TrainingWatch):
 
 
 class _TransformersHooks(_TrainingWatch):
-    """The hooks of transformers' Trainer, which has none for an exception: the next training ends the watching."""
+    """The hooks of transformers' Trainer. It has none for an exception: watching then ends when it trains again."""
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._end()
@@ -188,7 +188,8 @@ if TYPE_CHECKING:
         """Watches the training of a transformers ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
 
 
-#: By class: the hooks, the modules that may contain the base class (imported ones are tried first), and its name.
+#: For each callback class: its hooks, the modules that may contain its base class (imported modules are tried first),
+#: and the name of the base class.
 _CALLBACK_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
     "LightningCallback": (_LightningHooks, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
     "TransformersCallback": (_TransformersHooks, ("transformers",), "TrainerCallback"),

@@ -84,7 +84,7 @@ class NotebookReports(NamedTuple):
 
 
 def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
-    """Return the readable reports in a notebook's outputs, of the first ``max_reports`` reports.
+    """Return the readable ones of the first ``max_reports`` reports in a notebook's outputs.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS)
 
 
 def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the data of outputs with a report, with the number of the cell."""
+    """Yield, for each output with a report, the number of its cell and its data."""
     for number, cell in enumerate(notebook["cells"], start=1):
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else ():

@@ -75,7 +75,7 @@ class _Limit(NamedTuple):
 
 
 def _limit_of(marker: pytest.Mark) -> _Limit:
-    """Return the arguments of a marker."""
+    """Return the limit that the arguments of a marker set."""
     is_time = marker.name == "max_compile_seconds"
     max_number, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
     allowed_keywords = set() if is_time else {"within"}

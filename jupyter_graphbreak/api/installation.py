@@ -120,7 +120,7 @@ def examine_installation() -> Iterator[Requirement]:
 
 
 class _Installation(msgspec.Struct, frozen=True):
-    """Everything that compiling depends on; if nothing has changed, the result is the same."""
+    """Everything that compiling depends on; if it is unchanged, a check has the same result as before."""
 
     versions: list[str]
     compiler: str

@@ -191,7 +191,7 @@ class _CollectedProcesses:
 
 
 class FileExplainer:
-    """Builds the reports of the processes in one log after the other.
+    """Builds the reports of the processes in logs, one log after the other.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class _Worker:
 
 
 def serve() -> None:
-    """Answer requests on standard input: in a process of :class:`_Worker`."""
+    """Answer the requests on standard input, in a process that :class:`_Worker` started."""
     requests = map(json.loads, iter(sys.stdin.buffer.readline, b""))
     explainer = FileExplainer(next(requests))
     output = sys.stdout.buffer

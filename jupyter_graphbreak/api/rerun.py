@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 #: The time limit, in seconds, for measuring or checking.
 _TIME_LIMIT_S = 120.0
-#: The share of the time for breaks, if there are recompiles as well, and if there are only recompiles.
+#: The shares of the time for breaks: if the report has recompiles as well, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.6, 0.3
 #: The share of the time limit after which no further entry is measured or checked, and few calls are timed.
 _SHARE_FOR_STARTING = 0.5
@@ -269,7 +269,7 @@ class Rerun:
         Parameters
         ----------
         ident : str
-            Its id.
+            The id of the finding.
         redacted : bool
             Whether to replace the names and texts of the program.
         seconds : float or None
@@ -316,7 +316,7 @@ class Rerun:
         return self._update(replace(self.report, reproducers=scripts))
 
     def _entries(self, latest_start: float, verb: str) -> Iterator[Entry]:
-        """Yield the entries until time is up; add a note about those left out."""
+        """Yield the entries until time is up; add a note about the entries that are left out."""
         for number, entry in enumerate(self._kept.entries):
             if time.monotonic() > latest_start:
                 left_out = len(self._kept.entries) - number
@@ -326,7 +326,7 @@ class Rerun:
 
     @contextlib.contextmanager
     def _noting_failures(self, activity: str) -> Iterator[None]:
-        """Add a note if an entry fails, and continue with the others."""
+        """Add a note if an activity on an entry fails, so that the other entries follow."""
         try:
             yield
         except TimeUpError:

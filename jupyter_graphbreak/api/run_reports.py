@@ -71,7 +71,7 @@ def job_with(report: Report, folder: Path) -> Job | None:
 
 
 class ChildProcesses(NamedTuple):
-    """The processes that this process started, and when each of them compiled, by its id."""
+    """The processes that this process started, and when each of them compiled, by the id of the process."""
 
     processes: Sequence[Process] = ()
     compile_times: Mapping[str, list[CompileTime]] = MappingProxyType({})

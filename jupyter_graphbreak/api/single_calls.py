@@ -439,7 +439,7 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
 
 
 def _call_raises(entry: Entry) -> bool:
-    """Return whether a single call raises, on copies."""
+    """Return whether a single call on copies raises an exception."""
     from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
     from jupyter_graphbreak.experiments.trial.subject import Subject
 

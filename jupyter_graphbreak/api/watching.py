@@ -246,7 +246,7 @@ def capture(
     Run
         After the block, it has the ``report`` and, with ``processes``, the ``job``. With ``entries``, you can call its
         ``try_remedies()``, ``measure()``, ``check()``, ``values()`` and ``reproducer(id)``. While the block runs,
-        ``report_so_far()`` returns its report until then.
+        ``report_so_far()`` returns a report of the block so far.
 
     Raises
     ------
@@ -396,7 +396,7 @@ class EventStream:
         self._sent_breaks: set[str] = set()
 
     def receive(self, record: Record) -> None:
-        """Receive a record; the last one of a compilation leads to its events."""
+        """Receive a record; the last record of a compilation triggers the events of the compilation."""
         if self._on_event is None:
             return
         key = record.compile_key

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break
 
-#: Reports that are kept; older ones must be created again.
+#: The maximum number of reports to keep; an older report must be created again.
 _MAX_REPORTS = 32
 #: Limits of an answer: the entries of each list, and the characters of a text.
 _MAX_ENTRIES = 20
@@ -72,7 +72,7 @@ Compile = Annotated[
 
 
 class AssistantTools:
-    """The tools, for the files in one folder.
+    """The tools of a coding assistant, for the files in one folder.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.gate.verdict import details, headline, new_breaks
+from jupyter_graphbreak.gate.verdict import details, headline, ids_of_new_breaks
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.gate.verdict import GateVerdict
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
 
-#: Of the breaks that only some ranks have, the Markdown of a job lists at most this many.
+#: The maximum number of breaks on only some ranks that the Markdown of a job lists.
 _MAX_UNEVEN_BREAKS = 50
 
 
@@ -65,7 +65,7 @@ def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, red
     redacted : bool
         Whether to leave out the user's code.
     """
-    new_break_ids = [new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
+    new_break_ids = [ids_of_new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
     shown = result.redacted() if redacted else result
     match form:
         case "json":

@@ -204,7 +204,7 @@ def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
 
 
 def _rerun(run: Run, reruns: RerunOptions) -> Report:
-    """Run the functions of a program that has ended again on copies, without their output, and return its report."""
+    """Run a finished program's functions again on copies, hide their output, and return the program's report."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FORMAT_VERSION = 1
 _MEMORY_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
 _STRING_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
-#: Keys have at most two parts.
+#: A line with more dots outside strings is refused; keys have at most two parts.
 _MAX_DOTS_IN_KEY = 10
 _FILE_HEADER = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;
@@ -152,7 +152,7 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     recompiles: Counter[tuple[str, str]] = Counter()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
-        breaks |= Counter(allowed_by(report))
+        breaks |= Counter(baseline_entries(report))
         eager |= Counter(
             AllowedEager(*_path_and_function(paths, skipped.location, skipped.function), skipped.kind)
             for skipped in report.skipped
@@ -172,8 +172,8 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     )
 
 
-def allowed_by(report: Report) -> list[AllowedBreak]:
-    """Return the baseline entry that allows each break of a report, in the order of the breaks."""
+def baseline_entries(report: Report) -> list[AllowedBreak]:
+    """Return the entry that allows each break of a report, in the order of the breaks."""
     paths = {source.id: source.path or "" for source in report.sources}
     lines = _SourceLines(report)
     allowed = []

@@ -16,7 +16,7 @@ from jupyter_graphbreak.gate.baseline import (
     AllowedEager,
     AllowedRecompiles,
     Baseline,
-    allowed_by,
+    baseline_entries,
     baseline_of,
 )
 
@@ -33,8 +33,8 @@ class MoreRecompiles(msgspec.Struct, frozen=True):
 
     path: str
     function: str
-    before: int
-    now: int
+    allowed_times: int
+    times: int
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
@@ -42,34 +42,34 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    new : list of AllowedBreak
+    new_breaks : list of AllowedBreak
         Breaks that are not allowed.
-    eager : list of AllowedEager
+    newly_eager : list of AllowedEager
         Functions that run eagerly for a reason other than a break, and are not allowed to.
-    recompiles : list of MoreRecompiles
+    more_recompiles : list of MoreRecompiles
         Functions with more recompiles than allowed.
-    gone : list of AllowedBreak
+    gone_breaks : list of AllowedBreak
         Allowed breaks that no longer occur.
-    same : int
+    allowed_count : int
         The number of allowed breaks that occurred.
-    versions : dict
+    changed_versions : dict
         The old and the new version of each library that has changed, by the name of its module.
     nothing_compiled : bool
         Whether nothing was compiled, so that the absence of breaks proves nothing.
     """
 
-    new: list[AllowedBreak]
-    eager: list[AllowedEager]
-    recompiles: list[MoreRecompiles]
-    gone: list[AllowedBreak]
-    same: int
+    new_breaks: list[AllowedBreak]
+    newly_eager: list[AllowedEager]
+    more_recompiles: list[MoreRecompiles]
+    gone_breaks: list[AllowedBreak]
+    allowed_count: int
     nothing_compiled: bool = False
-    versions: dict[str, tuple[str, str]] = {}
+    changed_versions: dict[str, tuple[str, str]] = {}
 
     @property
     def passed(self) -> bool:
         """Whether something was compiled and everything that happened is allowed."""
-        return not (self.new or self.eager or self.recompiles or self.nothing_compiled)
+        return not (self.new_breaks or self.newly_eager or self.more_recompiles or self.nothing_compiled)
 
 
 def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
@@ -98,13 +98,13 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     ]
     _, new_eager = _unpaired_entries(baseline.eager, current.eager, eager_keys, is_gone)
     return GateVerdict(
-        new=new_breaks,
-        eager=new_eager,
-        recompiles=list(_more_recompiles(baseline, current.recompiles, is_gone)),
-        gone=gone,
-        same=len(current.breaks) - len(new_breaks),
+        new_breaks=new_breaks,
+        newly_eager=new_eager,
+        more_recompiles=list(_more_recompiles(baseline, current.recompiles, is_gone)),
+        gone_breaks=gone,
+        allowed_count=len(current.breaks) - len(new_breaks),
         nothing_compiled=nothing_compiled(reports),
-        versions=_changed_versions(baseline, current),
+        changed_versions=_changed_versions(baseline, current),
     )
 
 
@@ -233,11 +233,11 @@ def _release_of(torch: str) -> str:
     return ".".join(torch.split(".")[:2])
 
 
-def new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
+def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
-    unmatched = Counter(verdict.new)
+    unmatched = Counter(verdict.new_breaks)
     ids = set()
-    pairs = zip(report.breaks, allowed_by(report), strict=True)
+    pairs = zip(report.breaks, baseline_entries(report), strict=True)
     for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
         if unmatched[allowed] > 0:
             unmatched[allowed] -= 1
@@ -257,13 +257,13 @@ def headline(verdict: GateVerdict) -> str:
     if verdict.nothing_compiled:
         return f"gate failed: {NOTHING_COMPILED}"
     parts = [
-        _count_text(len(verdict.new), "new break"),
-        _count_text(len(verdict.eager), "function newly runs eagerly", "functions newly run eagerly"),
-        _count_text(len(verdict.recompiles), "function recompiled more often", "functions recompiled more often"),
+        _count_text(len(verdict.new_breaks), "new break"),
+        _count_text(len(verdict.newly_eager), "function newly runs eagerly", "functions newly run eagerly"),
+        _count_text(len(verdict.more_recompiles), "function recompiled more often", "functions recompiled more often"),
     ]
     failed = ", ".join(part for part in parts if part)
-    notes = [_count_text(verdict.same, "allowed break", "allowed breaks")]
-    notes.append(_count_text(len(verdict.gone), "allowed break gone", "allowed breaks gone"))
+    notes = [_count_text(verdict.allowed_count, "allowed break", "allowed breaks")]
+    notes.append(_count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"))
     rest = ", ".join(note for note in notes if note)
     if not failed:
         return f"gate passed: {rest or 'no breaks'}"
@@ -274,23 +274,26 @@ def details(verdict: GateVerdict) -> list[str]:
     """Return one line per difference from the baseline, or the advice if nothing was compiled."""
     if verdict.nothing_compiled:
         return [COMPILE_SOMETHING]
-    has_differences = bool(verdict.new or verdict.eager or verdict.recompiles or verdict.gone)
+    has_differences = bool(verdict.new_breaks or verdict.newly_eager or verdict.more_recompiles or verdict.gone_breaks)
     return [
-        *(f"new    {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.new),
+        *(f"new    {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.new_breaks),
         *(
             f"eager  {_place_text(function.path, function.function)}: {function.reason}"
             f"{_library_change_note(verdict, function.path)}"
-            for function in verdict.eager
+            for function in verdict.newly_eager
         ),
         *(
-            f"again  {_place_text(function.path, function.function)}: recompiled {function.now} times, "
-            f"{function.before} allowed"
-            for function in verdict.recompiles
+            f"again  {_place_text(function.path, function.function)}: recompiled {function.times} times, "
+            f"{function.allowed_times} allowed"
+            for function in verdict.more_recompiles
         ),
-        *(f"gone   {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.gone),
+        *(
+            f"gone   {_break_text(break_)}{_library_change_note(verdict, break_.path)}"
+            for break_ in verdict.gone_breaks
+        ),
         *(
             f"since  the baseline was written: {name} {old} -> {new}; differences may be due to that"
-            for name, (old, new) in verdict.versions.items()
+            for name, (old, new) in verdict.changed_versions.items()
             if has_differences
         ),
     ]
@@ -299,9 +302,9 @@ def details(verdict: GateVerdict) -> list[str]:
 def _library_change_note(verdict: GateVerdict, path: str) -> str:
     """Return a note for the end of a line if the version of the library that contains the file has changed."""
     name = path.partition("/")[0].removesuffix(".py")
-    if name not in verdict.versions:
+    if name not in verdict.changed_versions:
         return ""
-    old, new = verdict.versions[name]
+    old, new = verdict.changed_versions[name]
     return f"   [{name} {old} -> {new}]"
 
 

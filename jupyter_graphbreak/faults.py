@@ -90,7 +90,7 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
         The activity of the block, in a form that follows "while": "making the report".
     on_fault : callable
         Receives the activity and the error; if it fails itself, both are printed to the standard error.
-    passing : tuple of type
+    reraised : tuple of type
         Errors that are raised: those meant for the user.
     """
 
@@ -140,7 +140,7 @@ def with_fallback(
         The fallback, called with the same arguments. It must not depend on anything that ``function`` needs.
     on_fault : callable
         Receives the activity and the error.
-    passing : tuple of type
+    reraised : tuple of type
         Errors that are raised: those meant for the user.
     """
 

@@ -16,7 +16,7 @@ from jupyter_graphbreak.analysis.ledger import BreakEvent
 from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
 from jupyter_graphbreak.knowledge.causes import known_cause
-from jupyter_graphbreak.knowledge.known_bugs import bug_named_by
+from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.records import StackEntry, plain_function, resumed_at
@@ -143,7 +143,7 @@ def advise(
     use : str or None
         The purpose of the branch, if there is one.
     """
-    bug = bug_named_by(cause.explanation or "") if cause.gb_id is None else None
+    bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
         return [Advice(bug.advice_in_report, "graphbreak")]
     if owner != "own":
@@ -166,12 +166,12 @@ def _for_user_of(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list
     known = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if known.is_deliberate:
         in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
-        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].on_purpose]
+        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].advice_if_deliberate]
     switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [known.setting_advice] if known.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
-    return [*changes, owners.OWNERS[owner].otherwise]
+    return [*changes, owners.OWNERS[owner].advice_if_unintended]
 
 
 Outcome = Literal["resumed", "skipped", "error"]
@@ -484,7 +484,7 @@ def _under_fullgraph(
             return [], None
         if not may_capture or not fullgraph_captures:
             # After a captured break the run takes a different path, so a break that followed from it may not occur.
-            return captured, None if captured and hints.may_follow_from_earlier(cause.hints) else ident
+            return captured, None if captured and hints.may_follow_from_earlier_break(cause.hints) else ident
         if ident not in captured:
             captured.append(ident)
         if event.failed:  # the rest of the frame, which ran eagerly, would be traced as part of the caller

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.causes import known_cause, name_of_former_text
+from jupyter_graphbreak.knowledge.causes import cause_name_of_former_text, known_cause
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
 
@@ -175,7 +175,7 @@ def _cause(text: str, exception: str | None) -> Cause:
         # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
         # the explanation.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
-        name = name_of_former_text(first) or exception
+        name = cause_name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
     body, _, context = rest.partition("\n  Developer debug context:")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.eager import counted_functions
+from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.schema import BreakCost
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _costs(report: Report) -> dict[str, BreakCost]:
         costs[break_.id] = BreakCost(
             graphs=len(graphs - first),
             compile_s=round(sum(seconds), 6) if seconds else None,
-            eager=len(counted_functions(report, eager)),
+            eager=len(functions_worth_counting(report, eager)),
         )
     return costs
 

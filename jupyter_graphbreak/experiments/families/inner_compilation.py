@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import compiles, dotted, draft_of, name_of_torch, names_read
-from jupyter_graphbreak.report.remedies import INNER
+from jupyter_graphbreak.report.remedies import INNER_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +86,7 @@ def proposal_for(
     kept = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (f"a shallow copy that is made later calls `{kept}` of the original",) if kept else ()
     return Proposal(
-        INNER, f"{title} ({what})", new_texts, compiles_itself=True, assumptions=assumptions, inner=tuple(calls)
+        INNER_FAMILY, f"{title} ({what})", new_texts, compiles_itself=True, assumptions=assumptions, inner=tuple(calls)
     )
 
 

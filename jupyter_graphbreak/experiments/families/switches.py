@@ -30,5 +30,5 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     for switch in switches_for(place(location), [place(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
-            assumptions = (f"with it, {switch.differs}",) if switch.differs is not None else ()
+            assumptions = (f"with it, {switch.result_difference}",) if switch.result_difference is not None else ()
             yield Proposal(FAMILY, switch.title, code=switch.code, assumptions=assumptions)

@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readin
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
-from jupyter_graphbreak.report.remedies import INNER, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -419,7 +419,7 @@ class EntrySearch:
 def _can_be_combined(remedy: Remedy) -> bool:
     """Return whether a remedy for breaks works and only edits sources."""
     is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
-    return remedy.verdict in WORKING and is_edit and remedy.family != INNER
+    return remedy.verdict in WORKING and is_edit and remedy.family != INNER_FAMILY
 
 
 def _overlap(one: Edit, other: Edit) -> bool:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
 from jupyter_graphbreak.report.guards import (
+    BREAK_RESULT_PREFIX,
     METHOD_OWNER,
-    OF_BREAK,
     changed_settings,
-    is_number_of_break,
+    is_about_number_from_break,
+    name_of_varied_function,
     plain_guard,
-    varied_function,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def manual_step(
     if (
         line is not None
         and not _are_about_lengths(recompiles)
-        and not any(is_number_of_break(guard) for guard in guards)
+        and not any(is_about_number_from_break(guard) for guard in guards)
     ):
         return _about_line(line, varied, _shared_graphs(named, graphs))
     for guard in guards:
@@ -148,7 +148,7 @@ def manual_steps(
     """
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
-        if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
+        if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
             continue  # without the break, this recompile does not happen; the break has its own remedies
         named = varied.named_by(reason.guard for reason in recompile.reasons)
         of_function = [other for other in recompiles if other.of == recompile.of]
@@ -219,8 +219,8 @@ def _about_cache(guards: list[str], varied: Varied) -> str:
 
 def _about_function(guards: list[str], _: Varied) -> str:
     """Return a sentence about different functions that are passed; else empty."""
-    is_only_cause = bool(guards) and all(map(varied_function, guards))
-    return _FUNCTION_STEP.format(name=varied_function(guards[0])) if is_only_cause else ""
+    is_only_cause = bool(guards) and all(map(name_of_varied_function, guards))
+    return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
 
 
 def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
@@ -361,7 +361,7 @@ def _about_guard(guard: str) -> str:
     for pattern, sentence in _BY_GUARD:
         match = pattern.search(text)
         name = next(filter(None, match.groups()), "") if match is not None else ""
-        if match is not None and not name.startswith(OF_BREAK):  # a value without a name in the code
+        if match is not None and not name.startswith(BREAK_RESULT_PREFIX):  # a value without a name in the code
             return sentence.format(name=name)
     return ""
 
@@ -376,7 +376,7 @@ def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
     if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if guards and all(varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
+    if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_RIGHT_VALUES
     selecting = {"flag", "none", "requires_grad"}
     return bool(named.others) and all(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak.experiments.trial.process_state import set_environment
-from jupyter_graphbreak.knowledge.switches import switch_with
+from jupyter_graphbreak.knowledge.switches import switch_with_code
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 
 if TYPE_CHECKING:
@@ -241,8 +241,8 @@ def decision_for_person(ident: str, sentence: str | None, reason: str | None) ->
 
 def library_switches(change: Change) -> list[KnownSwitch]:
     """Return the switches of a change that set something in a library, not only in the program's objects."""
-    known = [switch_with(code) for code in change.codes]
-    return [switch for switch in known if switch is not None and switch.state]
+    known = [switch_with_code(code) for code in change.codes]
+    return [switch for switch in known if switch is not None and switch.state_expressions]
 
 
 @contextlib.contextmanager
@@ -262,7 +262,7 @@ def restored_switches(change: Change) -> Iterator[None]:
 def _state_owners(switch: KnownSwitch) -> list[Any]:
     """Return the objects whose attributes a switch may change."""
     names = {switch.library: importlib.import_module(switch.library)}
-    return [eval(expression, names) for expression in switch.state]  # noqa: S307 - an entry of our table
+    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - an entry of our table
 
 
 def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:

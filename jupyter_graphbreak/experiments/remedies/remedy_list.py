@@ -20,7 +20,7 @@ from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP, OWNERS
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME_AT_ALL, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
         known, call = OWNERS[break_.owner], _own_call(report, break_)
         if call is None:
             return known.manual_step
-        sentence = known.about_error if break_.outcome == "error" else known.about_call
+        sentence = known.step_for_error if break_.outcome == "error" else known.step_for_call
         return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
     code = (break_.location.code if break_.location is not None else None) or ""
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
     is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed)
-    return step.otherwise if is_obsolete else step.text
+    return step.text_after_failure if is_obsolete else step.text
 
 
 def _own_call(report: Report, break_: Break) -> Location | None:
@@ -209,7 +209,7 @@ class _BreakRemedyBuilder:
             f"inside it: if you can remove it, try {step}."
         )
         title = f"Try {step}"
-        yield replace(decision_for_person("", sentence, None), title=title, family=INNER, breaks=[ident])
+        yield replace(decision_for_person("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
 
     def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
@@ -281,7 +281,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 def _conflict(first: Remedy, second: Remedy) -> bool:
     """Whether one remedy makes the other pointless, changes the same lines, or sets something to a different value."""
-    if INNER in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
+    if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for one in first.edits:
         for other in second.edits:
@@ -327,5 +327,7 @@ def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None
     """Return the decision on a library's switch that removes a break, but changes the results on purpose."""
     changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
     switches = [switch for remedy in changing if (switch := switch_with_title(remedy.title)) is not None]
-    switch = next((switch for switch in switches if switch.differs is not None), None)
-    return f"Decide whether to {switch.step}: that removes the break, but {switch.differs}." if switch else None
+    switch = next((switch for switch in switches if switch.result_difference is not None), None)
+    return (
+        f"Decide whether to {switch.step}: that removes the break, but {switch.result_difference}." if switch else None
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.report.eager import counted_functions
+from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
 from jupyter_graphbreak.views.html.highlight import coloured, escaped
@@ -294,7 +294,7 @@ class View:
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
         functions = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
-        names = Counter(function.function for function in counted_functions(self.report, functions) or functions)
+        names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
         return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -553,7 +553,7 @@ class _Course:
         self._home_frame = {break_.id: _home_frame(places, break_) for break_ in report.breaks}
         self._eager_of_frame: dict[str, list[Skipped]] = {}
         self._eager_of_break: dict[str | None, list[Skipped]] = {}
-        for skipped in counted_functions(report, report.skipped):
+        for skipped in functions_worth_counting(report, report.skipped):
             if skipped.frame is not None:
                 self._eager_of_frame.setdefault(skipped.frame, []).append(skipped)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from jupyter_graphbreak.report.eager import counted_functions
+from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.plain_text import joined
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
@@ -128,7 +128,7 @@ def _join_first(words: Sequence[str], separator: str) -> str:
 
 
 def _eager(report: Report, functions: Sequence[Skipped]) -> str:
-    named = counted_functions(report, functions) or functions
+    named = functions_worth_counting(report, functions) or functions
     names = dict.fromkeys(
         f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
         f"({place(report, without_function(skipped.location))})"

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import (
+    BREAK_RESULT_PREFIX,
     METHOD_OWNER,
-    OF_BREAK,
     changed_settings,
-    is_number_of_break,
+    is_about_number_from_break,
+    name_of_varied_function,
     plain_guard,
-    varied_function,
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
@@ -410,7 +410,7 @@ def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> Faile
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
         is_size=bool(variations) and all(variation.is_size for _, variation in variations),
-        is_of_break=is_number_of_break(group[0][1].guard),
+        is_of_break=is_about_number_from_break(group[0][1].guard),
         is_of_gradients=bool(variations) and all(variation.is_of_gradients for _, variation in variations),
     )
 
@@ -462,13 +462,13 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
             return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
     if value := _VALUE.fullmatch(guard):
         name = value["name"]
-        shown = "the value that the break returned" if name.startswith(OF_BREAK) else name
+        shown = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
         return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
     if unlike := _NOT_A_TENSOR.fullmatch(guard):
         return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
     if freed := _FREED.fullmatch(guard):
         name = freed["name"]
-        what = "a value that the break returned" if name.startswith(OF_BREAK) else f"`{name}`"
+        what = "a value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else f"`{name}`"
         return _Variation(f"{what} no longer exists", "", None, "")
     if varied := _varied_object(guard):
         return _Variation(varied, "", None, "")
@@ -482,7 +482,7 @@ def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | 
 
 def _varied_object(guard: str) -> str:
     """Return how an object varied between calls, such as "`fn` is a different function"; empty for any other guard."""
-    if function := varied_function(guard):
+    if function := name_of_varied_function(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY.fullmatch(guard):
         return (
@@ -493,7 +493,7 @@ def _varied_object(guard: str) -> str:
 
 def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
     index, what, old = guard["index"], guard["what"], guard["old"]
-    is_from_break = name.startswith(OF_BREAK)
+    is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
     if what == "size" and is_from_break:
         advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
@@ -524,7 +524,7 @@ def _advice_for(name: str, value: str, *, is_library: bool) -> str:
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
-    if name.startswith(OF_BREAK):
+    if name.startswith(BREAK_RESULT_PREFIX):
         return "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
@@ -108,7 +108,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     ordered = sorted(
         unique.values(),
         key=lambda r: (
-            not r.breaks, _ORDER.index(r.verdict), r.family == INNER, _compilations(r), _further_changes(r),
+            not r.breaks, _ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations(r), _further_changes(r),
             -len(r.breaks),
         ),
     )  # fmt: skip
@@ -405,7 +405,7 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     best = sorted(
         working,
         key=lambda remedy: (
-            remedy.family == INNER,
+            remedy.family == INNER_FAMILY,
             -len(remedy.breaks),
             _ORDER.index(remedy.verdict),
             -len(remedy.recompiles),
@@ -416,10 +416,10 @@ def compatible_remedies(report: Report) -> list[Remedy]:
             continue
         chosen.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
-    others = [remedy for remedy in chosen if remedy.family != INNER]
+    others = [remedy for remedy in chosen if remedy.family != INNER_FAMILY]
     removed = {ident for remedy in others for ident in remedy.breaks}
     worst = max((_ORDER.index(remedy.verdict) for remedy in others), default=0)
-    parts = (remedy for remedy in best if remedy.family == INNER and removed <= set(remedy.breaks))
+    parts = (remedy for remedy in best if remedy.family == INNER_FAMILY and removed <= set(remedy.breaks))
     part = next((part for part in parts if removed < set(part.breaks) or _ORDER.index(part.verdict) < worst), None)
     return chosen if part is None else [part]
 

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.eager import counted_functions
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.effects import not_run_again
@@ -220,11 +220,11 @@ def _what_failed(report: Report) -> str:
     """Return why there is no working change, and a library's switch that changes results."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
-        if remedy.verdict == "another result" and switch is not None and switch.differs is not None:
+        if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
             target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
-            return f' Only "{remedy.title}" removes {target}, but {switch.differs}.'
+            return f' Only "{remedy.title}" removes {target}, but {switch.result_difference}.'
     changes = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
-    late = next((remedy for remedy in changes if remedy.family == INNER and remedy.reason == NO_TIME), None)
+    late = next((remedy for remedy in changes if remedy.family == INNER_FAMILY and remedy.reason == NO_TIME), None)
     named = f'"{late.title}"' if late is not None else "a change"
     if all(remedy.reason == NO_TIME for remedy in changes):
         return f" There was no time to try {named}."
@@ -234,7 +234,7 @@ def _what_failed(report: Report) -> str:
 
 def _part_with_one_break(report: Report) -> str:
     """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
-    steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER and remedy.kind == "person")
+    steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
         return ""
@@ -361,7 +361,7 @@ def _name(report: Report, subject: Frame | Skipped) -> str:
 
 
 def _eager_names(report: Report) -> str:
-    return _names(_name(report, skipped) for skipped in counted_functions(report, report.skipped))
+    return _names(_name(report, skipped) for skipped in functions_worth_counting(report, report.skipped))
 
 
 def _names(functions: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.location import Source
-from jupyter_graphbreak.report.remedies import INNER, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.sections import about
@@ -214,7 +214,7 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
 
 def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> None:
     single, other = a_remedy(id="r1", breaks=["b1"]), a_remedy(id="r2", breaks=["b2"])
-    inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER, excludes=["r1", "r2"])
+    inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER_FAMILY, excludes=["r1", "r2"])
     report = with_remedies(inner, single)
     assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # nothing else removes break 2
     trials = remedies_for_break(report, report.breaks[0])

@@ -21,7 +21,7 @@ from jupyter_graphbreak.views.words.groups import (
     break_groups,
     cost_of_all,
     numbers_of,
-    several_causes,
+    text_of_several_causes,
 )
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import (
@@ -34,7 +34,7 @@ from jupyter_graphbreak.views.words.jobs import (
 )
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
-from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
+from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -329,7 +329,7 @@ def _break(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[
         lines.append(cut(f"{INDENT}called from {path}"))
     lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)]
     allowed = permission(report, break_)
-    effects = [] if allowed in UNREMARKABLE else [allowed]
+    effects = [] if allowed in WITHOUT_SETTING else [allowed]
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
     lines += wrapped("", "; ".join(effects)) if effects else []
     remedies = remedies_of_break(report, number, break_, first_breaks)
@@ -341,7 +341,7 @@ def _break(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[
 def _breaks(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _MAX_CAUSE)
+    cause = _plain(text_of_several_causes(group.breaks)) or whole_clauses(_cause(first), _MAX_CAUSE)
     numbered = numbers_of(report, group.breaks)
     head = f"{numbered}  " if len(numbered) <= _MAX_NUMBERS else ""
     lines = wrapped(head, f"{cause}: {counted(total, 'break')}", "")
@@ -468,7 +468,7 @@ def _recompiles(report: Report) -> list[str]:
     """Return for each recompiled function its variations, its lines, and advice that the verdict does not give."""
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_LISTED]:
-        where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
+        where = recompilation.function if recompilation.is_merged else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
         alone = recompilation.guards[0] if len(recompilation.guards) == 1 else None
@@ -540,7 +540,7 @@ def _listings(report: Report) -> list[str]:
 def _listing(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
     """Return a source as at most ``room`` numbered lines below its name, those with the listed breaks first."""
     lines = listing(report, source)
-    if not any(line.marked for line in lines):
+    if not any(line.is_annotated for line in lines):
         return []
     if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
         lines = _lines_near_breaks(lines, room, listed)
@@ -563,11 +563,11 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
         text = plain(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + ("..." if len(line.text) > _MAX_LINE_CHARS else "")
         shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
-        for marked in line.breaks[:_MAX_PLACES]:
-            if marked.start > _MAX_LINE_CHARS:
+        for break_mark in line.breaks[:_MAX_PLACES]:
+            if break_mark.start > _MAX_LINE_CHARS:
                 continue
-            start = len(plain(line.text[: marked.start].expandtabs(4)))
-            width = max(len(plain(line.text[: min(marked.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
+            start = len(plain(line.text[: break_mark.start].expandtabs(4)))
+            width = max(len(plain(line.text[: min(break_mark.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
             shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
     return shown
 

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.html.highlight import escaped
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors
 from jupyter_graphbreak.views.words.paths import decided_at
 from jupyter_graphbreak.views.words.where import function_of
 
@@ -148,7 +148,7 @@ class Links:
         self._prefix = prefix
         self._references = references
         self._is_known = is_known
-        self._colours = graph_colours(report)
+        self._colours = graph_colors(report)
         self._sources = {source.id: "" if index == 0 else source.name for index, source in enumerate(report.sources)}
         # Most places occur several times.
         self.line = cache(self._line)

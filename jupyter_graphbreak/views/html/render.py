@@ -24,7 +24,7 @@ from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import changes as words
 from jupyter_graphbreak.views.words import cost, remedies, reproducers
 from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT, SIGNS, call_of, details, legend
+from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_of, details, legend
 from jupyter_graphbreak.views.words.verdict import run_name
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT,
+        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
         css=style_sheet("frontends"), details=details, legend=legend(frontends),
     ).strip()  # fmt: skip
 

@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
-from jupyter_graphbreak.views.words.lines import graph_colours, listing
+from jupyter_graphbreak.views.words.lines import graph_colors, listing
 from jupyter_graphbreak.views.words.paths import path_beside
 from jupyter_graphbreak.views.words.permission import scope_label
 from jupyter_graphbreak.views.words.reason import title_of
@@ -173,7 +173,7 @@ class _Rows:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._references = References(report)
-        self._colours = graph_colours(report)
+        self._colours = graph_colors(report)
         self._breaks = {break_.id: break_ for break_ in report.breaks}
         self._resumes = lookup.resumes(report)
         self._skipped = lookup.skipped(report)

@@ -27,10 +27,10 @@ from jupyter_graphbreak.views.words.groups import (
     break_groups,
     cost_of_all,
     numbers_of,
-    several_causes,
+    text_of_several_causes,
 )
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
 from jupyter_graphbreak.views.words.plain_text import counted, times_text
@@ -148,7 +148,7 @@ class View:
     brief_code = staticmethod(brief_code)
     cost_of = staticmethod(cost_of)
     cost_of_all = staticmethod(cost_of_all)
-    several_causes = staticmethod(several_causes)
+    text_of_several_causes = staticmethod(text_of_several_causes)
     title_of = staticmethod(title_of)
     tensor_text = staticmethod(tensor_text)
 
@@ -156,7 +156,7 @@ class View:
         report = shown_part(report)
         self.report = report
         self.numbers = break_numbers(report)
-        self.colours = graph_colours(report)
+        self.colours = graph_colors(report)
         self.refs = References(report)
         self.recompilations = listed_recompilations(report)
         self.groups, self.minor = _split_minor(break_groups(report))

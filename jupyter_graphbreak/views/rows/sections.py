@@ -15,14 +15,14 @@ from jupyter_graphbreak.views.words.cost import (
     cost_verdicts,
     coverage_sentences,
     restoring_sentences,
-    startup,
+    startup_sentence,
     time_with,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decided_at, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses
@@ -46,10 +46,10 @@ from jupyter_graphbreak.views.words.remedies import (
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
 from jupyter_graphbreak.views.words.values import (
     code_of_line,
-    first_note,
     left_out_sentence,
     line_note,
     line_sentence,
+    note_on_first,
     values_sentences,
 )
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict, why_untried
@@ -224,7 +224,7 @@ def _break(report: Report, number: int, break_: Break, effect: str) -> Row:
 def _graphs(report: Report) -> Section | None:
     costs = {frame.id: frame.compile_s for frame in report.frames}
     begins = {frame.id: frame.location for frame in report.frames}
-    colours, numbers = graph_colours(report), break_numbers(report)
+    colours, numbers = graph_colors(report), break_numbers(report)
 
     def row(graph: Graph) -> Row:
         first, begin = graph.lines[:1], begins.get(graph.frame)
@@ -285,7 +285,7 @@ def _recompiles(report: Report) -> Section | None:
                 str(index),
                 _cut(function_name(report, recompilation)),
                 "error" if recompilation.limit_hit else "recompile",
-                is_code=not recompilation.is_several,
+                is_code=not recompilation.is_merged,
                 details=[
                     *([_place_text(report, recompilation.location)] if recompilation.location is not None else []),
                     recompilation.times,
@@ -381,7 +381,7 @@ def _remedies(report: Report) -> Section | None:
 def _cost(report: Report) -> Section | None:
     if report.cost is None:
         return None
-    others = [*coverage_sentences(report), startup(report)]
+    others = [*coverage_sentences(report), startup_sentence(report)]
     findings = [
         *(CostFinding(sentence) for sentence in cost_verdicts(report)),
         *cost_findings(report),
@@ -409,7 +409,7 @@ def _values(report: Report) -> Section | None:
     for number, values in enumerate(report.values or []):
         for index, (sentence, is_bad, found) in enumerate(values_sentences(report, values)):
             location = found.location if found is not None else None
-            beside = first_note(found) if found is not None else ""
+            beside = note_on_first(found) if found is not None else ""
             look: Look = "bad" if is_bad else "note"
             rows.append(Row(f"{number}f{index}", _cut(sentence), look, beside=beside, spot=_spot(location)))
         for index, line in enumerate(values.lines):

@@ -42,7 +42,7 @@ _FIGURES: dict[str, str] = {
     "Timing": "wall_s compile_s capture_s cache_hits cache_misses cache_bypasses",
     "Summary": "frames graphs ops breaks events resumes skipped recompiles errors",
     "Spread": "median_us low_us high_us runs processor_us",
-    "DeviceWork": "launches graph_launches synchronisations peak_bytes",
+    "DeviceWork": "launches graph_launches synchronizations peak_bytes",
     "MemoryCost": "eager_peak_bytes compiled_peak_bytes eager_saved_bytes compiled_saved_bytes",
     "Coverage": "compiled_ops eager_ops time_share",
     "BreakCost": "graphs compile_s eager",

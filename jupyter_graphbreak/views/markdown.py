@@ -11,7 +11,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.remedies import breaks_of, change_lines, code_of, outcome
+from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_of
 from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _render_remedies(report: Report) -> list[str]:
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     for remedy in working[:_MAX_REMEDIES]:
-        head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        head = f"{target_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
         text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT]

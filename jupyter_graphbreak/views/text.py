@@ -46,16 +46,16 @@ from jupyter_graphbreak.views.words.recompilation import (
 )
 from jupyter_graphbreak.views.words.remedies import (
     DiffLine,
-    basis,
-    breaks_of,
     change_lines,
     code_of,
     compatible_remedies,
+    evidence_or_reason,
     has_separate_code,
+    number_of_break_showing,
     outcome,
     remedies_for_break,
     remedies_for_frame,
-    shown_elsewhere,
+    target_of,
     trials_sentence,
     verdict_label,
 )
@@ -187,7 +187,7 @@ def combined_remedies(report: Report) -> list[str]:
     if len(chosen) < 2:  # noqa: PLR2004
         return []
     remedies_text = joined(
-        [f"{_without_backticks(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen], "; "
+        [f"{_without_backticks(remedy.title)} ({target_of(report, remedy)})" for remedy in chosen], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
@@ -198,7 +198,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
     working = list(reversed(by_title.values()))
     for remedy in working[:_MAX_NAMED]:
-        other_break = shown_elsewhere(report, remedy, number) if number is not None else None
+        other_break = number_of_break_showing(report, remedy, number) if number is not None else None
         if other_break is not None:
             lines += wrap("fix: ", f"{_without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
         elif is_shown:
@@ -213,10 +213,10 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
         lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
         for remedy in remedies.failed[:_MAX_FAILED]:
-            other_break = shown_elsewhere(report, remedy, number) if number is not None else None
+            other_break = number_of_break_showing(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
             result = whole_clauses(
-                _without_backticks(outcome(remedy) if is_tried else basis(remedy)), _MAX_TRIAL_LENGTH
+                _without_backticks(outcome(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
             )
             if other_break is not None:
                 result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"

@@ -88,7 +88,7 @@ def operations_outside(ranges: Sequence[Range]) -> int:
 #: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
 _LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
-_SYNCHRONISATION = re.compile(
+_SYNCHRONIZATION = re.compile(
     r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
 )
 
@@ -106,7 +106,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     return DeviceWork(
         launches=sum(_LAUNCH.fullmatch(name) is not None for name in names),
         graph_launches=sum(_GRAPH_LAUNCH.fullmatch(name) is not None for name in names),
-        synchronisations=sum(_SYNCHRONISATION.fullmatch(name) is not None for name in names),
+        synchronizations=sum(_SYNCHRONIZATION.fullmatch(name) is not None for name in names),
         peak_bytes=max(taken),
     )
 

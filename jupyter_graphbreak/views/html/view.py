@@ -31,8 +31,8 @@ from jupyter_graphbreak.views.words.groups import (
 )
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
-from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
+from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths, path_answers, path_effect
+from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter_setting_sentences
 from jupyter_graphbreak.views.words.plain_text import counted, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -139,7 +139,7 @@ class View:
 
     limits = MarkupLimits()
     scope_label = staticmethod(scope_label)
-    decided_at = staticmethod(decided_at)
+    decision_place = staticmethod(decision_place)
     path_answers = staticmethod(path_answers)
     path_effect = staticmethod(path_effect)
     scope_name = staticmethod(scope_name)
@@ -320,7 +320,7 @@ class View:
     def fix(self, break_: Break) -> Remedy | None:
         """Return the best remedy that works, unless another break shows it."""
         best = best_remedy(self.report, break_)
-        if best is None or remedies.shown_elsewhere(self.report, best, self.numbers[break_.id]) is not None:
+        if best is None or remedies.number_of_break_showing(self.report, best, self.numbers[break_.id]) is not None:
             return None
         return best
 
@@ -468,9 +468,9 @@ class View:
         return depth
 
     @property
-    def stricter(self) -> list[list[str | int]]:
+    def stricter_setting_sentences(self) -> list[list[str | int]]:
         """Sentences about stricter settings, in parts: text, and numbers of breaks."""
-        return stricter(self.report)
+        return stricter_setting_sentences(self.report)
 
 
 def _split_minor(groups: list[Group]) -> tuple[list[Group], list[Break]]:

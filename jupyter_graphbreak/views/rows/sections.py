@@ -19,11 +19,11 @@ from jupyter_graphbreak.views.words.cost import (
     time_with,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
-from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decided_at, helper_of, ordered_paths, path_beside, path_effect
+from jupyter_graphbreak.views.words.paths import decision_place, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
@@ -36,11 +36,11 @@ from jupyter_graphbreak.views.words.recompilation import (
     shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
-    breaks_of,
     comment_for_cell,
     outcome,
-    own_edit,
+    own_edit_sentence,
     sign_of,
+    target_of,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
@@ -120,11 +120,11 @@ def build_rows(report: Report) -> Rows:
 
 def about(report: Report) -> list[Row]:
     """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
-    edit, works = own_edit(report)
+    edit, works = own_edit_sentence(report)
     rows = [
         Row("edit", edit, "good" if works else "bad"),
         Row("compiled", compiled_for_report(report)),
-        Row("effects", not_run_again(report), "bad"),
+        Row("effects", not_run_again_sentence(report), "bad"),
         *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first_items(without_cudagraph(report)))),
     ]
     return [row for row in rows if row.label]
@@ -354,7 +354,7 @@ def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
     for index, path in enumerate(_first_items(paths)):
-        decision, helper = decided_at(path), helper_of(report, path)
+        decision, helper = decision_place(path), helper_of(report, path)
         rows.append(
             Row(
                 str(index),
@@ -385,7 +385,7 @@ def _remedy_section(report: Report) -> Section | None:
                 _shorten_label(remedy.title),
                 "good" if works else "note",
                 sign=sign_of(remedy),
-                details=[_shorten_label(breaks_of(report, remedy)), verdict_label(remedy)],
+                details=[_shorten_label(target_of(report, remedy)), verdict_label(remedy)],
                 more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
                 spot=spot,
                 comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],

@@ -305,7 +305,7 @@ def _device_work_text(entry: EntryCost) -> list[str]:
         return []
     graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
     launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
-    waits = f"waits for the device {counted(compiled.synchronisations, 'time')} (eager {eager.synchronisations})"
+    waits = f"waits for the device {counted(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
     memory = f"takes up to {memory_text(compiled.peak_bytes)} of its memory (eager {memory_text(eager.peak_bytes)})"
     return [f"a call {launches}, {waits}, {memory}"]
 

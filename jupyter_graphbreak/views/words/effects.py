@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 4
 
 
-def not_run_again(report: Report) -> str:
+def not_run_again_sentence(report: Report) -> str:
     """Return the sentence that says what was not run again and why; empty if everything was run again.
 
     "Nothing was run again, because a second run would have side effects: line 4 in step writes to the file rows.csv."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
@@ -61,7 +61,7 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
 def legend(frontends: Frontends) -> list[str]:
     """Return sentences about the inputs that were used and their limits."""
     if frontends.effects and frontends.report is not None:
-        return [not_run_again(frontends.report)]
+        return [not_run_again_sentence(frontends.report)]
     notes = [note.message for note in frontends.diagnostics]
     if not frontends.verdicts and frontends.report is not None:
         notes += [note.message for note in frontends.report.diagnostics]

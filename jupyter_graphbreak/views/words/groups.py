@@ -26,7 +26,7 @@ _MAX_CAUSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Breaks that are shown as one entry, in reading order; mostly a single one."""
+    """Breaks that are shown as one entry, in reading order; most groups have a single break."""
 
     breaks: list[Break]
 
@@ -80,7 +80,7 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def text_of_several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks with one way out, if several: "print (GB0059); Tensor.tolist() (GB0109)"."""
+    """Return the causes of breaks, empty if they have only one: "print (GB0059); Tensor.tolist() (GB0109)"."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

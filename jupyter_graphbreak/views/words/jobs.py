@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.plain_text import counted, number_ranges
-from jupyter_graphbreak.views.words.recompilation import limited_functions
+from jupyter_graphbreak.views.words.recompilation import limited_functions_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
@@ -24,7 +24,7 @@ def job_headline(job: Job) -> str:
     parts = [counted(number, "process").replace("processs", "processes"), counted(len(job.breaks), "break")]
     limit_sentences: Counter[str] = Counter()
     for process in job.processes:
-        limit_sentences[limited_functions(process.report)] += len(process.members)
+        limit_sentences[limited_functions_text(process.report)] += len(process.members)
     sentence = next(filter(None, limit_sentences), None)
     if sentence is not None and not job.breaks:
         where = f" in {limit_sentences[sentence]} of {number} processes"

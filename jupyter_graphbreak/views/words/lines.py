@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths
+from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths
 from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
 @per_report
 def _paths_by_line(report: Report) -> dict[tuple[str, int], PathDifference]:
     """Return the first difference of each line, by source id and line."""
-    tests_and_paths = ((decided_at(path), path) for path in reversed(ordered_paths(report)))
+    tests_and_paths = ((decision_place(path), path) for path in reversed(ordered_paths(report)))
     return {(test.source, test.line): path for test, path in tests_and_paths if test is not None}
 
 

@@ -25,11 +25,11 @@ def ordered_paths(report: Report) -> list[PathDifference]:
 
 def is_in_library(report: Report, path: PathDifference) -> bool:
     """Return whether the program's question is in a library."""
-    decision = decided_at(path)
+    decision = decision_place(path)
     return decision is None or is_of_library(report, decision)
 
 
-def decided_at(path: PathDifference) -> Location | None:
+def decision_place(path: PathDifference) -> Location | None:
     """Return the place of the test that depends on the answer; without a test, the place of the question."""
     return path.branch if path.branch is not None else path.location
 
@@ -48,7 +48,7 @@ def path_effect(path: PathDifference) -> str:
 
 def _line_numbers_text(path: PathDifference, lines: list[Location]) -> str:
     """Return "line 8", "lines 8 to 12", or "part of line 8" if it is the line of the test."""
-    numbers, decision = [line.line for line in lines], decided_at(path)
+    numbers, decision = [line.line for line in lines], decision_place(path)
     if decision is not None and numbers == [decision.line]:
         return f"part of line {decision.line}"
     return f"{'line' if len(numbers) == 1 else 'lines'} {number_list(numbers)}"
@@ -68,7 +68,7 @@ def path_beside(path: PathDifference) -> str:
 
 def helper_of(report: Report, path: PathDifference) -> str:
     """Return the place of the question if the test is somewhere else; otherwise an empty string."""
-    decision, question = decided_at(path), path.location
+    decision, question = decision_place(path), path.location
     is_elsewhere = (
         decision is not None
         and question is not None
@@ -85,5 +85,5 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     """
     helper = helper_of(report, path)
     through = f" through {helper}" if helper else ""
-    asks = f"{place(report, decided_at(path))} asks `{one_line(path.function)}()`{through}"
+    asks = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
     return f"{asks}: {path_answers(path)}; {path_effect(path)}"

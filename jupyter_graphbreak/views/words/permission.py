@@ -37,7 +37,7 @@ def scope_name(scope: Scope) -> str:
     return f"fullgraph={scope.value}" if scope.setting == "fullgraph" else f"{scope.setting}({scope.value})"
 
 
-def stricter(report: Report) -> list[list[str | int]]:
+def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
     """Return sentences about the effect of stricter settings, in parts: text, and numbers of breaks."""
     what_if, numbers = report.what_if, break_numbers(report)
     strict = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]

@@ -89,11 +89,11 @@ class FailedGuard:
     advice : str
         How to avoid the recompiles; empty if unknown.
     is_size : bool
-        Whether it is about the size of a tensor.
+        Whether the guard is about the size of a tensor.
     is_of_break : bool
-        Whether it is about a number that a break returned.
+        Whether the guard is about a number that a break returned.
     is_of_gradients : bool
-        Whether it is about tensors that require gradients in some calls only.
+        Whether the guard is about tensors that require gradients in some calls only.
     """
 
     variation: str
@@ -112,17 +112,17 @@ class Recompilation:
     Parameters
     ----------
     function : str
-        Its name; for several, a description.
+        The name of the function; for several functions, a description.
     location : Location or None
-        Its lines; for several, ``None``.
+        The lines of the function; ``None`` for several functions.
     frames : list of str
-        Its compilations after the first, including one that the limit refused.
+        The compilations after the first one, including one that the limit refused.
     guards : list of FailedGuard
         All guards that failed, the most frequent first.
     total : int
-        The number of its compilations; 0 if its first compilation was before the run.
+        The number of compilations; 0 if the first one was before the run.
     ids : list of str
-        The ids of its recompiles.
+        The ids of the recompiles.
     limit : int
         The number of compilations after which it runs eagerly; 0 if it is unknown.
     is_by_results : bool
@@ -278,7 +278,7 @@ def _merge_functions(functions: Sequence[Recompilation], name: str, variation: s
     )
 
 
-def limited_functions(report: Report) -> str:
+def limited_functions_text(report: Report) -> str:
     """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 
     "f was compiled 8 times and now runs eagerly (recompile limit)".
@@ -405,7 +405,7 @@ def failed_guards(
     is_inner : bool
         Whether the function is called between breaks, so that the program itself passes no arguments to it.
     is_library : bool
-        Whether it is a library's, so that its variables cannot be changed.
+        Whether the function is a library's, so that its variables cannot be changed.
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:

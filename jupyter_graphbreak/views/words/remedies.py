@@ -154,11 +154,11 @@ def outcome(remedy: Remedy) -> str:
     "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1", "different
     result: the gradient of w is 12, not 18".
     """
-    label, reason = verdict_label(remedy), basis(remedy)
+    label, reason = verdict_label(remedy), evidence_or_reason(remedy)
     return f"{label}: {reason}" if reason else label
 
 
-def basis(remedy: Remedy) -> str:
+def evidence_or_reason(remedy: Remedy) -> str:
     """Return the evidence for the verdict on a remedy, or the reason why it does not work."""
     if remedy.verdict not in WORKING:
         return remedy.reason or "; ".join(remedy.differences)
@@ -166,11 +166,11 @@ def basis(remedy: Remedy) -> str:
 
 
 def further_differences(remedy: Remedy) -> list[str]:
-    """Return the measured differences that the result of :func:`basis` does not name."""
+    """Return the measured differences that the result of :func:`evidence_or_reason` does not name."""
     if remedy.evidence is None:
         return []
-    basis_text = basis(remedy)
-    return [difference for difference in remedy.differences if difference not in basis_text]
+    text = evidence_or_reason(remedy)
+    return [difference for difference in remedy.differences if difference not in text]
 
 
 #: The family of the remedies that stand for changes made by the user.
@@ -181,7 +181,7 @@ _RESULT_LABELS: dict[RemedyVerdict, str] = {
 }  # fmt: skip
 
 
-def own_edit(report: Report) -> tuple[str, bool]:
+def own_edit_sentence(report: Report) -> tuple[str, bool]:
     """Return a sentence about the user's own edit, and whether it works; the sentence is empty if there is no edit.
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
@@ -189,7 +189,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
     remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_FAMILY), None)
     if remedy is None:
         return "", False
-    target = breaks_of(report, remedy)
+    target = target_of(report, remedy)
     if remedy.verdict in WORKING:
         removal = f"removes {target}" if target else "removes no break"
         doubts = [*remedy.differences, *_untested_cases(remedy)]
@@ -197,7 +197,7 @@ def own_edit(report: Report) -> tuple[str, bool]:
         return f"{remedy.title}: {_RESULT_LABELS[remedy.verdict]}{doubt}, {removal}", True
     if remedy.verdict == "break stays":
         return f"{remedy.title}: does not remove {target or 'any break'}", False
-    label, reason = _RESULT_LABELS.get(remedy.verdict, verdict_label(remedy)), basis(remedy)
+    label, reason = _RESULT_LABELS.get(remedy.verdict, verdict_label(remedy)), evidence_or_reason(remedy)
     return f"{remedy.title}: {label}" + (f" ({reason})" if reason else ""), False
 
 
@@ -338,7 +338,7 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 
 def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
-    target = breaks_of(report, remedy)
+    target = target_of(report, remedy)
     aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
     effect = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
@@ -441,17 +441,17 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
     )
 
 
-def left_by_interrupt(report: Report) -> str:
+def breaks_left_by_interrupt(report: Report) -> str:
     """Return the breaks that an interrupted search for remedies left: "breaks 2 and 3"; empty if it left nothing."""
     numbers = break_numbers(report)
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
         return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
-    return next((target for remedy in untried if (target := breaks_of(report, remedy))), "")
+    return next((target for remedy in untried if (target := target_of(report, remedy))), "")
 
 
-def breaks_of(report: Report, remedy: Remedy) -> str:
+def target_of(report: Report, remedy: Remedy) -> str:
     """Return the target of a remedy: "break 1", "breaks 1 and 2", or the functions that run eagerly without it."""
     numbers = break_numbers(report)
     removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
@@ -511,7 +511,7 @@ def _has_effect(remedy: Remedy) -> bool:
     return before is not None and after is not None and after < before
 
 
-def shown_elsewhere(report: Report, remedy: Remedy, number: int) -> int | None:
+def number_of_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
     """Return the number of the break at which a remedy is shown in full; ``None`` if that is this break."""
     numbers = break_numbers(report)
     first = min((numbers[ident] for ident in remedy.breaks if ident in numbers), default=number)

@@ -18,7 +18,7 @@ _LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": 
 
 
 def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
-    """Return the findings about a call, each with whether it is bad, and with the operation that it is about."""
+    """Return the findings about a call: each has a sentence, whether it is bad, and the operation that it concerns."""
     name = one_line(values.function)
     sentences: list[tuple[str, bool, NonFinite | None]] = []
     sentences += [

@@ -11,7 +11,7 @@ from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
-from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, text_of_several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
@@ -21,10 +21,10 @@ from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
     best_recompile_remedy,
     function_name,
-    limited_functions,
+    limited_functions_text,
     recompilations,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_of, compatible_remedies, left_by_interrupt
+from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_of
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def verdict(report: Report) -> RunVerdict:
     now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
-    if left_to_try := left_by_interrupt(report):
+    if left_to_try := breaks_left_by_interrupt(report):
         verb = "are" if left_to_try.startswith("breaks ") else "is"
         text += f" Trying was interrupted: {left_to_try} {verb} left to try."
     wrong_functions = [one_line(check.function) for check in report.check or [] if not check.equal]
@@ -80,7 +80,7 @@ def verdict(report: Report) -> RunVerdict:
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
     reason = one_line(remedies.untried)
-    shown_text = f"{verdict(report).text} {not_run_again(report)}"
+    shown_text = f"{verdict(report).text} {not_run_again_sentence(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
     return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
 
@@ -94,7 +94,7 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         return "error", _how_run_ended(report)
     if report.breaks:
         return "bad", f"{breaks}{_first_step(report)}"
-    limited = limited_functions(report)
+    limited = limited_functions_text(report)
     if limited:
         return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
     if not report.graphs:
@@ -230,7 +230,7 @@ def _what_failed(report: Report) -> str:
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
-            target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
+            target = "it" if len(report.breaks) == 1 else target_of(report, remedy)
             return f' Only "{remedy.title}" removes {target}, but {switch.result_difference}.'
     changes = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
     untried_part = next(
@@ -249,7 +249,7 @@ def _part_with_one_break(report: Report) -> str:
     step = next(steps, None)
     if step is None:
         return ""
-    return f" If you can remove {breaks_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
+    return f" If you can remove {target_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
 def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
@@ -261,7 +261,7 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
         )
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
-    target = target if removed == total else breaks_of(report, remedy)
+    target = target if removed == total else target_of(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
     slower = slowdown_by(report, remedy)
     slower_text = f", but {slower}" if slower else ""

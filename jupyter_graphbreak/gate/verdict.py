@@ -136,7 +136,7 @@ def _unpaired_entries(
 
     Parameters
     ----------
-    before, now : sequence
+    before, after : sequence
         The old and the new entries.
     keys : iterable of (callable, bool)
         Functions that return the key by which to pair, and whether to pair only entries whose function is gone.

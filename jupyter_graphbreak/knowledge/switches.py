@@ -62,7 +62,7 @@ class KnownSwitch:
         The first release of the library that has the switch; ``None`` if all recent releases have it.
     source : str
         The page or file that documents the switch.
-    measured : tuple of SwitchMeasurement
+    measurements : tuple of SwitchMeasurement
     """
 
     library: str

@@ -90,9 +90,9 @@ class FailedGuard:
         How to avoid the recompiles; empty if unknown.
     is_size : bool
         Whether the guard is about the size of a tensor.
-    is_of_break : bool
+    is_about_number_of_break : bool
         Whether the guard is about a number that a break returned.
-    is_of_gradients : bool
+    is_about_gradients : bool
         Whether the guard is about tensors that require gradients in some calls only.
     """
 
@@ -125,12 +125,12 @@ class Recompilation:
         The ids of the recompiles.
     limit : int
         The number of compilations after which it runs eagerly; 0 if it is unknown.
-    is_by_results : bool
+    is_caused_by_results : bool
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
         varied: the program passes none of them to a compiled function itself.
-    is_by_gradients : bool
+    is_caused_by_gradients : bool
         Whether only the need for gradients varied, so that two graphs are expected.
-    is_several : bool
+    is_merged : bool
         Whether these are several functions.
     """
 

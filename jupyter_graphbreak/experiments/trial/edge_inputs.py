@@ -19,8 +19,8 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     indices_test,
     names_in_code,
     other_choices,
-    other_modes,
-    sees_gradients,
+    other_strings,
+    reads_gradients,
     tested_parameters,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
@@ -129,7 +129,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     settings: list[dict[str, Any]] = [
         {place: other}
         for place, value in state.items()
-        for other in (other_modes(fn, value) if type(value) is str else _edge_values(value))
+        for other in (other_strings(fn, value) if type(value) is str else _edge_values(value))
     ]
     zeros = {place: 0 for place, value in state.items() if type(value) is int}
     settings += [zeros] if len(zeros) > 1 else []
@@ -142,7 +142,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         _gradients_with_numbers(first, fn), _kind_changes(first, fn, may_be_indices)
     ):
         yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
-    if sees_gradients(first, fn):
+    if reads_gradients(first, fn):
         given = functools.partial(_give_gradient, unchanged)
         arguments = map_tensors(first, given)
         values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
@@ -312,7 +312,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
         if is_instance(value, torch.Tensor | torch.nn.Module):
             others: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
-            others = iter(other_modes(fn, value) if type(value) is str else other_choices(fn, value))
+            others = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
             others = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)

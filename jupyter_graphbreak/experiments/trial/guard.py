@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
 from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
     SETS_COMPILER,
@@ -76,7 +76,7 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
     """
     guard = _EffectGuard(calls)
     with (
-        made_descriptors.closed(),
+        made_descriptors.closing_leftovers(),
         preserved_line_cache(),
         refused_input(),
         copied_context(),
@@ -110,7 +110,7 @@ def _innermost_own_line(traceback: TracebackType | None) -> StackEntry | None:
     """Return the innermost line of user code in a traceback."""
     place = None
     while traceback is not None:
-        if is_own_code(traceback.tb_frame.f_code.co_filename):
+        if is_user_code(traceback.tb_frame.f_code.co_filename):
             place = entry_of_frame(traceback.tb_frame)
         traceback = traceback.tb_next
     return place

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.code_hints import are_indices, indices_test, numbers_in_code, other_choices
+from jupyter_graphbreak.experiments.trial.code_hints import (
+    look_like_indices,
+    indices_test,
+    numbers_in_code,
+    other_choices,
+)
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     filled_with,
     is_not_in,
@@ -151,8 +156,8 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     yield f"{one} ten times as large", unless(indices, ten_times, unchanged)
     yield f"{one} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
     yield f"{one} random", unless(indices, randomized, random_within)
-    if any(map(are_indices, tensors_in((first.args, first.kwargs)))):
-        yield "integers in a different order", unless(are_indices, unchanged, rolled)
+    if any(map(look_like_indices, tensors_in((first.args, first.kwargs)))):
+        yield "integers in a different order", unless(look_like_indices, unchanged, rolled)
     for constant in numbers_in_code(fn):
         filled = functools.partial(filled_with, number=constant + 1)
         yield f"{one} filled with {constant + 1:g}", unless(indices, filled, unchanged)

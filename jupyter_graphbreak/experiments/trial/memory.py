@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import UNCHANGED, memory_key
+from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, memory_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -146,7 +146,7 @@ class Memory:
     def unchanged_memo(self) -> dict[Any, Any]:
         """Return a memo with which copies share the memory that no run has changed."""
         memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
-        return memo | {UNCHANGED: frozenset(memo)}
+        return memo | {UNCHANGED_MEMORY: frozenset(memo)}
 
 
 @functools.cache

@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LoadedModules,
     is_library_code,
 )
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import (
@@ -445,7 +445,7 @@ def preserved_line_cache() -> Iterator[None]:
         yield
     finally:
         for name in [name for name in linecache.cache if name not in before]:
-            if is_own_code(name) and not name.startswith("<"):
+            if is_user_code(name) and not name.startswith("<"):
                 del linecache.cache[name]
         linecache.cache.update(before)
 
@@ -479,7 +479,7 @@ def find_changing_line(
         if name in change.names and (not change.owners or module in change.owners)
     }
     for code in codes:
-        if not is_own_code(code.co_filename):
+        if not is_user_code(code.co_filename):
             continue
         has_owner = not change.owners or change.owners & {*code.co_names, *code.co_freevars}
         if not has_owner and not by_name & {*code.co_names}:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code, origin_of_effect
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
 from jupyter_graphbreak.recording.children import without_setting
@@ -237,7 +237,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         _busy.discard(thread)
     if (what := describe_import(name)) is None:
         return
-    while frame is not None and not is_own_code(frame.f_code.co_filename):
+    while frame is not None and not is_user_code(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is not None:
         effect = ObservedEffect("state", what, line_that_imports(name, [frame.f_code]), imports=name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import STATE_CHANGING_NAMES
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -170,7 +170,7 @@ def _called_name(decorator: ast.expr) -> str:
 def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
     """Return the line of user code that imports a module."""
     for code in codes:
-        for instruction in dis.get_instructions(code) if is_own_code(code.co_filename) else ():
+        for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
             place = instruction.positions
             is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
             if is_import and place is not None:

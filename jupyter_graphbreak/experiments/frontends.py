@@ -217,7 +217,7 @@ class Examination:
     def _run(self, program: Program, given: Input) -> Result:
         eager = self._eager
         self._subject.restore()
-        if given.again and eager.changed:
+        if given.follows_first_input and eager.changed:
             run(program, self._subject, self._subject.with_copies(eager.first.arguments), gradients=False)
         result = run(program, self._subject, self._subject.with_copies(given.arguments), given.seed)
         self._warned_in_runs += result.effects.warnings
@@ -258,7 +258,7 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refused = next(((other, error) for other, error in self.refused if not (searched and other.special)), None)
+        refused = next(((other, error) for other, error in self.refused if not (searched and other.is_special)), None)
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example

@@ -204,7 +204,7 @@ class Original:
         """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
         subject.restore()
         subject.assign(trial.input.state)
-        if trial.input.again and self._reference.changed:
+        if trial.input.follows_first_input and self._reference.changed:
             run(program, subject, subject.with_copies(self.pool[0].input.arguments), gradients=False)
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 

@@ -353,7 +353,7 @@ def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the first name and the attribute path of each assignment by a call such as ``setattr(owner, "name", 1)``."""
+    """Yield the first name and attribute path of each assignment by a call such as ``setattr(owner, "name", 1)``."""
     in_setter_call = False
     root: str | None = None
     path: tuple[str, ...] = ()

@@ -99,7 +99,9 @@ class Reference:
         """
         cases: list[ReferenceCase] = []
         if given:
-            inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
+            inputs = [
+                Input(arguments, describe("", arguments, self.fn), follows_first_input=True) for arguments in given
+            ]
             for other in [*inputs, *self._reseeded()]:
                 with contextlib.suppress(TrialStoppedError):
                     cases.append(ReferenceCase(other, self._run_input(other)))
@@ -110,7 +112,7 @@ class Reference:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
                 case = ReferenceCase(derived, self._run_input(derived))
-                if case.expected.raised is None or not derived.special:  # otherwise the function rejects the input
+                if case.expected.raised is None or not derived.is_special:  # otherwise the function rejects the input
                     cases.append(case)
         return cases
 
@@ -152,9 +154,13 @@ class Reference:
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
-            yield replace(self.first, example=Example("the first input again", self.first.example.values), again=True)
+            yield replace(
+                self.first,
+                example=Example("the first input again", self.first.example.values),
+                follows_first_input=True,
+            )
         yield from self._reseeded()
-        yield from (replace(other, again=True) for other in other_inputs(self.first.arguments, self.fn))
+        yield from (replace(other, follows_first_input=True) for other in other_inputs(self.first.arguments, self.fn))
 
     def _reseeded(self) -> Iterator[Input]:
         values = self.first.example.values
@@ -182,7 +188,7 @@ class Reference:
         return found
 
     def _run_input(self, input_: Input) -> Result:
-        if input_.again and self.changed:
+        if input_.follows_first_input and self.changed:
             self._call(self.first.arguments, gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
             with running_eagerly(), announced_sleep():

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import located_by
+from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
@@ -106,7 +106,7 @@ def values_of_entry(
                 results.append(_compiled_counts(entry))
     correspondence = Correspondence(own, run if run is not None else own, entry.frame)
     operations = _operations(own, correspondence)
-    locate = located_by({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+    locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
     in_graphs = {_line(operation) for operation in operations.values()}
 
     def of_graph(key: Any) -> _Operation:

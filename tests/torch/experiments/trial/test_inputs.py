@@ -44,7 +44,7 @@ def by_name(fn: Any, *args: Any) -> dict[str, Input]:
 
 def test_embedding_ids_stay_within_the_given_range() -> None:
     model = Model()
-    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.special]
+    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
     ids = [other.arguments.args[0] for other in inputs]
     assert len(ids) > 5
     assert all(2 <= int(given.min()) <= int(given.max()) <= 9 for given in ids)

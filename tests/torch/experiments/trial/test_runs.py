@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.difference import Difference, differences, same_text
+from jupyter_graphbreak.experiments.trial.difference import Difference, differences, is_same_text
 from jupyter_graphbreak.experiments.trial.inputs import Input
 from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
@@ -483,7 +483,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
     ],
 )
 def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
-    assert same_text(expected, actual) is same
+    assert is_same_text(expected, actual) is same
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.memory import KeptMemory
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
-from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, raised_by
+from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -143,7 +143,7 @@ class Examination:
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
-        self._values = eager.repeatable
+        self._values = eager.is_repeatable
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warned_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
@@ -152,7 +152,7 @@ class Examination:
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as stopped:
-                self.raised = raised_by(stopped, "program")
+                self.raised = describe_raised(stopped, "program")
                 program = None
             if program is not None:
                 self._run_other_inputs(program, cases)
@@ -169,7 +169,7 @@ class Examination:
                 own = self._subject.with_copies(eager.first.arguments)
                 program = capture(self._subject.call, self._subject.copies_of(own))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
-            self.raised = raised_by(error, "capture")
+            self.raised = describe_raised(error, "capture")
             return None
         compiles = self.name.startswith("torch.compile")  # torch.compile captures when the program is called
         if compiles:
@@ -179,13 +179,13 @@ class Examination:
         else:
             result = self._run(program, eager.first)
         if result.raised is not None:
-            self.raised = raised_by(result.raised, "capture" if compiles else "program")
+            self.raised = describe_raised(result.raised, "capture" if compiles else "program")
             return None
         mismatch = self._compare(eager.result, result)
-        if mismatch and not eager.repeats(ReferenceCase(eager.first, eager.result)):
-            eager.repeatable = self._values = False
+        if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first, eager.result)):
+            eager.is_repeatable = self._values = False
             mismatch = self._compare(eager.result, result)
-        if mismatch and eager.random and self._draws_at_runtime(program, result):
+        if mismatch and eager.is_random and self._draws_at_runtime(program, result):
             self._values = False
             self.notes.append("draws different random numbers than eager from the same seed")
             mismatch = self._compare(eager.result, result)
@@ -227,7 +227,7 @@ class Examination:
         if expected.raised is not None:
             if result.raised is not None:
                 return None
-            raised = raised_by(expected.raised, "program")
+            raised = describe_raised(expected.raised, "program")
             return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
         in_value = difference(expected.value, result.value, values=self._values)
         if in_value is not None:
@@ -244,10 +244,10 @@ class Examination:
         self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
-        elif eager.repeatable and eager.result.printed != result.printed:
+        elif eager.is_repeatable and eager.result.printed != result.printed:
             self.notes.append("prints something else")
         for name in sorted(eager.changed):
-            if difference(eager.result.state[name], result.state.get(name), values=eager.repeatable):
+            if difference(eager.result.state[name], result.state.get(name), values=eager.is_repeatable):
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, searched: bool) -> Verdict:
@@ -263,11 +263,11 @@ class Examination:
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
         elif refused is not None:
-            outcome, example, raised = "refuses", refused[0].example, raised_by(refused[1], "program")
+            outcome, example, raised = "refuses", refused[0].example, describe_raised(refused[1], "program")
         elif self.refused:
             special, error = self.refused[0]
             notes.append(f"refuses {special.example.what}: {type(error).__name__}")
-        if not self._eager.repeatable and self.raised is None:
+        if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
         if self.raised is not None:
             outcome = "raises"

@@ -18,7 +18,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
-from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
+from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of, owner_of
@@ -323,11 +323,11 @@ def _trial_limit(tensors: list[torch.Tensor]) -> int:
 
 def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
     """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
-    if taken + GROWTH * size <= limit:
+    if taken + MAX_GROWTH * size <= limit:
         return None
     return (
-        f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {GROWTH} times as "
-        f"much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
+        f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
+        f"as much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
     )
 
 

@@ -154,11 +154,11 @@ def run(
     """
     require_time()
     given = subject.copies_of(arguments)
-    value, raised, failed = None, None, None
-    limit = _current_line_limit()
+    value, raised, backward_error = None, None, None
+    line_counter = _current_line_limit()
     with (
         # The limit is for the program alone: it would make reading the state of the process take twice as long.
-        _tracing(None) if limit is not None else contextlib.nullcontext(),
+        _tracing(None) if line_counter is not None else contextlib.nullcontext(),
         subject.activated(),
         preserve_modes(),
         capture_effects(subject.handlers, subject.filters) as effects,
@@ -172,7 +172,7 @@ def run(
                 if is_instance(item, torch.Tensor)
             }
         try:
-            with _tracing(limit) if limit is not None else contextlib.nullcontext():
+            with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext():
                 value = program(*given.args, **given.kwargs)
                 if is_instance(value, types.GeneratorType):
                     value = Yielded(list(value))
@@ -180,7 +180,7 @@ def run(
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
         with looking_at_tensors():
-            now = {RESULT: value, **given.named(subject.call)}
+            values_after = {RESULT: value, **given.named(subject.call)}
             objects = list(_all_objects(value, given.named(subject.call), subject))
             tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
             left_grad = {
@@ -198,12 +198,12 @@ def run(
             }
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
-            given_gradients, failed = _run_backward(tensors)
+            given_gradients, backward_error = _run_backward(tensors)
     memo = subject.unchanged_memo()
-    now = {name: subject.snapshot(item, memo) for name, item in now.items()}
+    values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
-        subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
+        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, left_grad,
+        given_gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
         layouts, kept,
     )  # fmt: skip
 
@@ -227,16 +227,16 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
     """Return the objects that are identical to, or share memory with, earlier ones."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
     places_by_id: dict[int, list[str]] = defaultdict(list)
-    in_memory: dict[int, list[str]] = defaultdict(list)
+    places_by_address: dict[int, list[str]] = defaultdict(list)
     for place, item in objects:
         address = memory_address(item)
-        neighbours = in_memory[address] if address is not None else []
+        places_in_memory = places_by_address[address] if address is not None else []
         if places_by_id[id(item)]:
             aliases[place] = ("is", frozenset(places_by_id[id(item)][:_MAX_NAMES]))
-        elif neighbours:
-            aliases[place] = ("shares memory with", frozenset(neighbours[:_MAX_NAMES]))
+        elif places_in_memory:
+            aliases[place] = ("shares memory with", frozenset(places_in_memory[:_MAX_NAMES]))
         places_by_id[id(item)].append(place)
-        neighbours.append(place)
+        places_in_memory.append(place)
     return aliases
 
 
@@ -256,20 +256,20 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     if not roots:
         return None, None
     leaves = {place: item for place, item in tensors.items() if item.is_leaf and item.requires_grad}
-    left = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
-    failed = None
+    saved_grads = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
+    backward_error = None
     try:
-        for leaf, _ in left.values():
+        for leaf, _ in saved_grads.values():
             leaf.grad = None
         with torch.enable_grad():
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
     except Exception as error:  # noqa: BLE001 - the exception is the finding
-        gradients, failed = {}, error.with_traceback(None)
+        gradients, backward_error = {}, error.with_traceback(None)
     finally:
-        for leaf, grad in left.values():
+        for leaf, grad in saved_grads.values():
             leaf.grad = grad
-    return gradients, failed
+    return gradients, backward_error
 
 
 def gradient_weights(root: torch.Tensor) -> torch.Tensor:
@@ -329,13 +329,13 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
     """Set the trace function while the context is open, unless code in it sets a different one."""
-    before = sys.gettrace()
+    previous = sys.gettrace()
     sys.settrace(function)
     try:
         yield
     finally:
         if sys.gettrace() == function:
-            sys.settrace(before)
+            sys.settrace(previous)
 
 
 def _current_line_limit() -> Any:

@@ -68,25 +68,25 @@ class ProcessState:
 
     def __init__(self, assigned: Iterable[LibraryPart] = ()) -> None:
         loaded = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
-        self._parts = [*_known_parts(len(sys.modules), *loaded), *map(_library_part, assigned)]
+        self._parts = [*_cached_parts(len(sys.modules), *loaded), *map(_library_part, assigned)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
         """Return the changes since this state was read."""
-        return [part.change(before, after) for part, before, after in self._changed()]
+        return [part.change(before, after) for part, before, after in self._changed_parts()]
 
     def restore(self) -> list[StateChange]:
         """Restore the state as far as possible, and return the changes that were undone."""
-        changed = list(self._changed())
-        for part, value, _ in changed:
+        changed_parts = list(self._changed_parts())
+        for part, value, _ in changed_parts:
             with contextlib.suppress(Exception):  # the folder was deleted, or Python did not set the handler
                 part.write(value)
-        return [part.change(before, after) for part, before, after in changed]
+        return [part.change(before, after) for part, before, after in changed_parts]
 
-    def _changed(self) -> Iterator[tuple[Part, Any, Any]]:
+    def _changed_parts(self) -> Iterator[tuple[Part, Any, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
-            if value is not MISSING and not _is_equal(value, now := _read(part)):
-                yield part, value, now
+            if value is not MISSING and not _is_equal(value, current_value := _read(part)):
+                yield part, value, current_value
 
 
 def _read(part: Part) -> Any:
@@ -115,7 +115,7 @@ _OPTIONAL_MODULES = (
 
 
 @functools.lru_cache(maxsize=4)
-def _known_parts(*_: object) -> tuple[Part, ...]:
+def _cached_parts(*_: object) -> tuple[Part, ...]:
     """Return the parts of the process's state, which depend on the loaded modules; each trial asks for them twice."""
     return tuple(_parts())
 
@@ -264,13 +264,13 @@ _SYS_ATTRIBUTES = (
 def _tracing_parts() -> Iterator[Part]:
     """Yield the trace and profile functions and the fault handler."""
     for kind in ("trace", "profile"):
-        for owner, whose in ((sys, ""), (threading, " of new threads")):
+        for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
-            yield Part(f"sets the {kind} function{whose}", identity_of(read), setter_of(write),
+            yield Part(f"sets the {kind} function{suffix}", identity_of(read), setter_of(write),
                        frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
-    faults = sys.modules.get("faulthandler")
-    if faults is not None:
-        yield Part("sets the fault handler", faults.is_enabled, lambda on: _set_fault_handler(faults, on),
+    faulthandler = sys.modules.get("faulthandler")
+    if faulthandler is not None:
+        yield Part("sets the fault handler", faulthandler.is_enabled, lambda on: _set_fault_handler(faulthandler, on),
                    frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
 
 
@@ -313,11 +313,11 @@ def _stack_size() -> int:
     return size
 
 
-def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
+def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
     if is_on:
-        faults.enable(sys.__stderr__)
+        faulthandler.enable(sys.__stderr__)
     else:
-        faults.disable()
+        faulthandler.disable()
 
 
 def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
@@ -473,7 +473,7 @@ def find_changing_line(
     imported : mapping
         The module and the name of each library function that the code imported by name, by its name in the code.
     """
-    by_name = {
+    aliases = {
         alias
         for alias, (module, name) in imported.items()
         if name in change.names and (not change.owners or module in change.owners)
@@ -482,22 +482,22 @@ def find_changing_line(
         if not is_user_code(code.co_filename):
             continue
         has_owner = not change.owners or change.owners & {*code.co_names, *code.co_freevars}
-        if not has_owner and not by_name & {*code.co_names}:
+        if not has_owner and not aliases & {*code.co_names}:
             continue
         for instruction in dis.get_instructions(code):
             is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
             is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
             if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_", "LOAD_CONST")):
                 continue
-            known = {*by_name, *(change.names if has_owner else ())}
-            if is_name and not is_builtin and instruction.argval in known:
-                place = instruction.positions
-                if place is not None and place.lineno is not None:
-                    return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)
+            changing_names = {*aliases, *(change.names if has_owner else ())}
+            if is_name and not is_builtin and instruction.argval in changing_names:
+                positions = instruction.positions
+                if positions is not None and positions.lineno is not None:
+                    return StackEntry(code.co_filename, positions.lineno, code.co_name, code.co_firstlineno)
     return None
 
 
-_LEFT_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
+_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
 
 
 @contextlib.contextmanager
@@ -518,10 +518,10 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        left = [lock for lock in locks if _release(lock)]
-    if left:
+        left_locked = [lock for lock in locks if _release(lock)]
+    if left_locked:
         raise TrialStoppedError(
-            ObservedEffect("state", _LEFT_LOCK.what, find_changing_line(_LEFT_LOCK, own_codes(call), {}))
+            ObservedEffect("state", _LOCK_LEFT_LOCKED.what, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {}))
         )
 
 

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import released
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
-from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
+from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.swapped_places import MISSING, SwappedPlace
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
@@ -120,7 +120,7 @@ class Subject:
         self.assigned = self._uncopied.assigned
         if blocks is not None:
             return
-        self._values = [(place, to_slot(place.read())) for place in self._places]
+        self._values = [(place, value_to_save(place.read())) for place in self._places]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
@@ -199,7 +199,7 @@ class Subject:
 
         Call this after a run, before a different subject runs.
         """
-        for before, work in self.memory.changed():
+        for before, work in self.memory.changed_storages():
             self._saved.move(work, work.clone(), before)
             self._separate.add(memory_key(work))
         self.memory.restore()
@@ -208,14 +208,14 @@ class Subject:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         self._copier.clear_caches()
         for place, value in self._values:
-            place.write(from_slot(value))
+            place.write(value_to_restore(value))
         self.memory.restore()
         self._saved.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
         """Make :meth:`restore` keep the functions that variables refer to now: a change has defined them."""
         self._values = [
-            (place, to_slot(place.read()) if place.name in names else value) for place, value in self._values
+            (place, value_to_save(place.read()) if place.name in names else value) for place, value in self._values
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:

@@ -91,7 +91,7 @@ def with_first(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def resize(value: torch.Tensor, size: int, new_size: int) -> torch.Tensor:
-    """Return a tensor with ``new_size`` instead of ``size`` rows in each dimension: the last row may be repeated."""
+    """Change each dimension of size ``size`` to ``new_size``, repeating the last row if necessary."""
     for dim, length in enumerate(value.shape):
         if length == size:
             index = torch.arange(new_size, device=value.device).clamp(max=size - 1)

@@ -505,7 +505,7 @@ def _load_replaceable(name: str) -> None:
     if name in _WITHOUT_EVENT and name not in sys.modules:
         importlib.import_module(name)
         REFUSABLE.extend()
-    elif extension_files.load(name):
+    elif extension_files.load_module(name):
         REFUSABLE.extend()
 
 

@@ -250,7 +250,7 @@ class UncopiedCode:
             used = [
                 (self._copier.origin(function.__globals__), name)
                 for function in functions_in(member)
-                if self._copier.has_copied_scope_of(function) and not is_library_function(function)
+                if self._copier.has_copied_globals_of(function) and not is_library_function(function)
                 for name in global_names(function.__code__)
             ]
             if not stored.isdisjoint(used):
@@ -345,7 +345,7 @@ class UncopiedCode:
 
     def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
         failed: list[Uncopied] = []
-        result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.blocks)
+        result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.memory_provider)
         if result is not value and not failed:
             self._places.append(SwappedPlace(place, result))
 

@@ -139,7 +139,7 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
     with sandboxed():
         reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
         cases = reference.cases()
-    assert (reference.changed, reference.repeatable, reference.random, seen) == ({"seen"}, True, True, [])
+    assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
     assert cases[0].example().what == "the first input again"
     assert len(cases[0].expected.state["seen"]) == 2
 

@@ -122,15 +122,15 @@ def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     groups = tmp_path / "groups"
     groups.write_text("0::/two\n")
-    assert memory._left_in_containers(tmp_path, groups) == [400]
+    assert memory._free_in_containers(tmp_path, groups) == [400]
     old = tmp_path / "memory" / "one"
     old.mkdir(parents=True)
     (old / "memory.limit_in_bytes").write_text("500\n")
     (old / "memory.usage_in_bytes").write_text("450\n")
     groups.write_text("5:cpu:/one\n7:memory:/one\n")
-    assert memory._left_in_containers(tmp_path, groups) == [50]
+    assert memory._free_in_containers(tmp_path, groups) == [50]
     groups.write_text("0::/of/another/namespace\n")
-    assert memory._left_in_containers(tmp_path, groups) == []
+    assert memory._free_in_containers(tmp_path, groups) == []
 
 
 def test_entry_without_enough_memory_is_not_run() -> None:

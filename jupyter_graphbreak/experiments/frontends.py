@@ -409,7 +409,7 @@ class CopiedFunction(NamedTuple):
 def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:
     """Return a copy of a function and its state, so that the front ends can be compared on it after it has run."""
     memory = KeptMemory()
-    subject = Subject(_uncompiled(fn), blocks=memory)
+    subject = Subject(_uncompiled(fn), memory_provider=memory)
     return CopiedFunction(subject.call, tuple(memory.twins), subject.kept_names())
 
 

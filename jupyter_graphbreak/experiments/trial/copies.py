@@ -129,7 +129,7 @@ class _Copier:
         return result
 
     def _copy(self, value: Any) -> Any:
-        if (refusing_function := REFUSABLE.instead_of(value)) is not None:
+        if (refusing_function := REFUSABLE.replacement_of(value)) is not None:
             return refusing_function
         if is_bound_to_data(value):
             return self._copy_builtin_method(value)

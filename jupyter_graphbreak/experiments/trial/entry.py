@@ -81,7 +81,7 @@ class Entry:
         The values that names in code that is not copied referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
-    weakly_held : tuple
+    weakly_referenced : tuple
         The copies to which ``call`` has only weak references, to keep them alive.
     """
 
@@ -99,7 +99,7 @@ class Entry:
     twins: tuple[Twin, ...] = ()
     kept: KeptNames = field(default_factory=KeptNames)
     reuses: bool = False
-    weakly_held: tuple[Any, ...] = ()
+    weakly_referenced: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled with a backend, and with the other options of the entry."""
@@ -204,7 +204,7 @@ class KeptEntries:
             undo_compile_in_place(subject.call)
         copy = Entry(
             name, None, subject.call, subject.arguments or arguments, *original.compiled_with, modes=original.modes,
-            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_held=subject.weakly_held(),
+            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
         )  # fmt: skip
         return copy, subject.assigned
 
@@ -243,7 +243,7 @@ class KeptEntries:
             copy, _ = copy_or_reason
             self._with_nan[key] = number, replace(
                 kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins,
-                kept=copy.kept, weakly_held=copy.weakly_held,
+                kept=copy.kept, weakly_referenced=copy.weakly_referenced,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import notice, short_text
+from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_text
 from jupyter_graphbreak.records.attributes import is_instance, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -287,10 +287,10 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     if opener.takes_sql:
         text = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
         if not _READING_SQL.fullmatch(text):
-            notice(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
+            notify_listeners(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
         return
     if opener.what:
-        notice(opener.kind, opener.what, frame)
+        notify_listeners(opener.kind, opener.what, frame)
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return
@@ -298,7 +298,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
-        notice(opener.kind, f"{verb} {short_text(path)}", frame)
+        notify_listeners(opener.kind, f"{verb} {short_text(path)}", frame)
 
 
 def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:

@@ -20,7 +20,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
 from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
-from jupyter_graphbreak.experiments.trial.shared_names import READ_ANY_GLOBAL, global_names
+from jupyter_graphbreak.experiments.trial.shared_names import ANY_GLOBAL_READERS, global_names
 from jupyter_graphbreak.experiments.trial.swapped_places import (
     MISSING,
     NamedPlace,
@@ -151,7 +151,7 @@ class FunctionCopier:
                     self.places.append(cell_place(variable, cell, original_cell))
         if not is_of_library:
             names = global_names(function.__code__)
-            for variable in sorted(scope if names & READ_ANY_GLOBAL else names):
+            for variable in sorted(scope if names & ANY_GLOBAL_READERS else names):
                 self._copy_global(variable, scope)
             self.places += function_places(result)
         return result
@@ -212,7 +212,7 @@ class FunctionCopier:
             return
         self._copied_globals.add(key)
         value = scope.get(name, MISSING)
-        if (refusing_function := REFUSABLE.instead_of(value)) is not None:
+        if (refusing_function := REFUSABLE.replacement_of(value)) is not None:
             scope[name] = refusing_function
             return
         if is_bound_to_data(value):

@@ -203,8 +203,8 @@ def run(
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, left_grad,
-        given_gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
-        layouts, kept,
+        given_gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
+        random_after, modes_after, layouts, kept,
     )  # fmt: skip
 
 

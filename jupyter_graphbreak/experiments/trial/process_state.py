@@ -38,10 +38,10 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     Part,
     StateChange,
     attributes_of,
-    identity_of,
+    identity_reader,
+    identity_writer,
     logging_parts,
-    set_attributes,
-    setter_of,
+    restore_attributes,
 )
 from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.recording.targets import own_codes
@@ -192,7 +192,7 @@ def _parts() -> Iterator[Part]:
         _set_warning_filters,
         frozenset({"simplefilter", "filterwarnings", "resetwarnings", "filters"}),
     )
-    yield Part("sets attributes of a thread", _thread_attributes, set_attributes,
+    yield Part("sets attributes of a thread", _thread_attributes, restore_attributes,
                frozenset({"name", "setName", "setattr", "current_thread", "main_thread"}))  # fmt: skip
     yield from logging_parts()
     numpy = sys.modules.get("numpy")
@@ -225,7 +225,7 @@ def _library_part(part: LibraryPart) -> Part:
         case LibraryContainer():
             return Part(f"changes {part.title}", lambda: Identities(part.content()),
                         lambda saved: part.refill(list(saved.items)), frozenset({part.name}))  # fmt: skip
-    read, write = identity_of(part.read), setter_of(part.write)
+    read, write = identity_reader(part.read), identity_writer(part.write)
     return Part(f"sets {part.title}", read, write, frozenset({part.name}), is_assigned=True)
 
 
@@ -266,7 +266,7 @@ def _tracing_parts() -> Iterator[Part]:
     for kind in ("trace", "profile"):
         for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
-            yield Part(f"sets the {kind} function{suffix}", identity_of(read), setter_of(write),
+            yield Part(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
                        frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None:

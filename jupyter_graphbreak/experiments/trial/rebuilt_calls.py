@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, Root, TensorSketch
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -45,15 +45,19 @@ def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
     """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
     for path, sketch in call.arguments.items():
         original = first.arguments.get(path)
-        if isinstance(sketch, Other) and not (isinstance(original, Other) and _can_stand_for(original, sketch)):
+        if isinstance(sketch, OpaqueSketch) and not (
+            isinstance(original, OpaqueSketch) and _can_stand_for(original, sketch)
+        ):
             return False
-        is_rebuilt = isinstance(sketch, Container) and issubclass(sketch.kind, list | tuple | dict | functools.partial)
-        if isinstance(sketch, Container) and not is_rebuilt and original != sketch:
+        is_rebuilt = isinstance(sketch, ContainerSketch) and issubclass(
+            sketch.kind, list | tuple | dict | functools.partial
+        )
+        if isinstance(sketch, ContainerSketch) and not is_rebuilt and original != sketch:
             return False
     return True
 
 
-def _can_stand_for(original: Other, sketch: Other) -> bool:
+def _can_stand_for(original: OpaqueSketch, sketch: OpaqueSketch) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
     return original.kind is sketch.kind and (
         original.identity == sketch.identity or not issubclass(sketch.kind, _CALLABLES)
@@ -112,9 +116,9 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
                 if sketch.number not in tensors:
                     tensors[sketch.number] = tensor_of(sketch, original)
                 return tensors[sketch.number]
-            case Container():
+            case ContainerSketch():
                 return _built_container(sketch, path, original, build)
-            case Other():
+            case OpaqueSketch():
                 if type(original) is not sketch.kind:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
                 return original
@@ -137,7 +141,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
     return bound_arguments(call, built, recorded.keywords)
 
 
-def _built_container(sketch: Container, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
+def _built_container(sketch: ContainerSketch, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
     cls = sketch.kind
     if cls is functools.partial:
         func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys)

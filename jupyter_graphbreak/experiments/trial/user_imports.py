@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 def describe_import(name: str) -> str | None:
     """Return the effect of a module's import that outlives a trial, worded as the rest of a sentence; or ``None``."""
-    parent, _, last = name.rpartition(".")
+    parent, _, base_name = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):
         return None
-    spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{last}", folders)
+    spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{base_name}", folders)
     file = spec.origin if spec is not None else None
     if file is None or not file.endswith(".py") or is_library(file) or not _changes_objects(file):
         return None
@@ -66,10 +66,10 @@ def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
 @functools.lru_cache(maxsize=1024)
 def _is_installed(module: str) -> bool:
     """Return whether a module belongs to the standard library or to an installed package."""
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names:
+    top_package = module.partition(".")[0]
+    if top_package in sys.stdlib_module_names:
         return True
-    spec = importlib.machinery.PathFinder.find_spec(top)
+    spec = importlib.machinery.PathFinder.find_spec(top_package)
     return spec is not None and is_library(spec.origin or "")
 
 
@@ -104,10 +104,10 @@ def _registers_subclasses(base: ast.expr) -> bool:
     """Return whether a loaded class of this name, in a user's module, runs code when a class is derived from it."""
     name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
     for module in sys.modules.copy().values():
-        kind = getattr(module, "__dict__", {}).get(name)
-        if isinstance(kind, type) and kind.__module__ == module.__name__:
-            hooks = [vars(part).get("__init_subclass__") for part in kind.__mro__]
-            codes = [getattr(hook, "__func__", None) for hook in hooks] + [getattr(type(kind), "__init__", None)]
+        cls = getattr(module, "__dict__", {}).get(name)
+        if isinstance(cls, type) and cls.__module__ == module.__name__:
+            hooks = [vars(part).get("__init_subclass__") for part in cls.__mro__]
+            codes = [getattr(hook, "__func__", None) for hook in hooks] + [getattr(type(cls), "__init__", None)]
             if any(code is not None and not is_library(code.co_filename) for code in map(_code_of, codes)):
                 return True
     return False
@@ -152,10 +152,10 @@ def _is_change(statement: ast.stmt, own_names: set[str]) -> bool:
 
 
 def _belongs_elsewhere(part: ast.expr, own_names: set[str]) -> bool:
-    return isinstance(part, ast.Attribute | ast.Subscript) and _root(part) not in own_names
+    return isinstance(part, ast.Attribute | ast.Subscript) and _root_name(part) not in own_names
 
 
-def _root(expression: ast.expr) -> str:
+def _root_name(expression: ast.expr) -> str:
     """Return the first name in an expression such as ``a.b[0]``."""
     while isinstance(expression, ast.Attribute | ast.Subscript):
         expression = expression.value

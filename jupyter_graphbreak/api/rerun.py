@@ -196,12 +196,12 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.check.checking import check_instances, instances_of
+        from jupyter_graphbreak.experiments.check.checking import check_instances, group_instances
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, late = _limits(seconds)
         checks = []
-        groups = {id(group[0]): group for group in instances_of(self._kept.entries)}
+        groups = {id(group[0]): group for group in group_instances(self._kept.entries)}
         for entry in self._entries(late, "checked"):
             if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue

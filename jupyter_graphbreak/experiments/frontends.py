@@ -69,7 +69,7 @@ def _as_module(call: Any) -> Any:
     return module
 
 
-def _trace(call: Any, first: Arguments) -> Program:
+def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
@@ -78,20 +78,20 @@ def _trace(call: Any, first: Arguments) -> Program:
     return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
 
 
-def _script(call: Any, _: Arguments) -> Program:
+def _capture_with_script(call: Any, _: Arguments) -> Program:
     program: Program = torch.jit.script(call)
     return program
 
 
-def _symbolic_trace(call: Any, _: Arguments) -> Program:
+def _capture_with_symbolic_trace(call: Any, _: Arguments) -> Program:
     return torch.fx.symbolic_trace(call)
 
 
-def _compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
+def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
     return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
 
 
-def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
+def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:
     module = call if isinstance(call, torch.nn.Module) else _as_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
@@ -108,13 +108,13 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
         The backend of ``torch.compile``.
     """
     return [
-        ("torch.jit.trace", _trace),
-        ("torch.jit.script", _script),
-        ("torch.fx.symbolic_trace", _symbolic_trace),
-        ("torch.compile", functools.partial(_compile, backend=backend, fullgraph=False)),
-        ("torch.compile(fullgraph=True)", functools.partial(_compile, backend=backend, fullgraph=True)),
-        ("torch.export.export", functools.partial(_export, strict=False)),
-        ("torch.export.export(strict=True)", functools.partial(_export, strict=True)),
+        ("torch.jit.trace", _capture_with_trace),
+        ("torch.jit.script", _capture_with_script),
+        ("torch.fx.symbolic_trace", _capture_with_symbolic_trace),
+        ("torch.compile", functools.partial(_capture_with_compile, backend=backend, fullgraph=False)),
+        ("torch.compile(fullgraph=True)", functools.partial(_capture_with_compile, backend=backend, fullgraph=True)),
+        ("torch.export.export", functools.partial(_capture_with_export, strict=False)),
+        ("torch.export.export(strict=True)", functools.partial(_capture_with_export, strict=True)),
     ]
 
 
@@ -143,7 +143,7 @@ class Examination:
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
-        self._values = eager.is_repeatable
+        self._compares_values = eager.is_repeatable
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warned_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
@@ -156,9 +156,9 @@ class Examination:
                 program = None
             if program is not None:
                 self._run_other_inputs(program, cases)
-        eager_warned = {str(warning.message) for warning in eager.result.effects.warnings}
+        eager_warnings = {str(warning.message) for warning in eager.result.effects.warnings}
         warned = [*capturing.warnings, *self._warned_in_runs]
-        self._warned = [warning for warning in warned if str(warning.message) not in eager_warned]
+        self._warned = [warning for warning in warned if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the first input; return the program unless it raises."""
@@ -166,8 +166,8 @@ class Examination:
         seed_all(_CAPTURE_SEED)
         try:
             with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
-                own = self._subject.with_copies(eager.first.arguments)
-                program = capture(self._subject.call, self._subject.copies_of(own))
+                arguments = self._subject.with_copies(eager.first.arguments)
+                program = capture(self._subject.call, self._subject.copies_of(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             self.raised = describe_raised(error, "capture")
             return None
@@ -183,10 +183,10 @@ class Examination:
             return None
         mismatch = self._compare(eager.result, result)
         if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first, eager.result)):
-            eager.is_repeatable = self._values = False
+            eager.is_repeatable = self._compares_values = False
             mismatch = self._compare(eager.result, result)
         if mismatch and eager.is_random and self._draws_at_runtime(program, result):
-            self._values = False
+            self._compares_values = False
             self.notes.append("draws different random numbers than eager from the same seed")
             mismatch = self._compare(eager.result, result)
         if mismatch:
@@ -229,18 +229,18 @@ class Examination:
                 return None
             raised = describe_raised(expected.raised, "program")
             return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
-        in_value = difference(expected.value, result.value, values=self._values)
-        if in_value is not None:
-            return in_value
-        in_arguments = difference(expected.arguments, result.arguments, values=self._values)
-        if in_arguments is not None:
-            return f"changes its arguments differently: {in_arguments}"
-        all_differences = differences(expected, result, values=self._values)
+        value_difference = difference(expected.value, result.value, values=self._compares_values)
+        if value_difference is not None:
+            return value_difference
+        argument_difference = difference(expected.arguments, result.arguments, values=self._compares_values)
+        if argument_difference is not None:
+            return f"changes its arguments differently: {argument_difference}"
+        all_differences = differences(expected, result, values=self._compares_values)
         return next((item.text for item in all_differences if item.kind in _WRONG_KINDS), None)
 
     def _note_side_effects(self, result: Result) -> None:
         eager = self._eager
-        all_differences = differences(eager.result, result, values=self._values)
+        all_differences = differences(eager.result, result, values=self._compares_values)
         self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
@@ -328,7 +328,7 @@ def compare(
     version = require_torch()
     fn = _uncompiled(fn)
     first = first.bound(fn)
-    given = [arguments.bound(fn) for arguments in others]
+    further_inputs = [arguments.bound(fn) for arguments in others]
     example = describe("the first input", first, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
@@ -336,23 +336,23 @@ def compare(
     report: Report | None = None
     diagnostics: list[Diagnostic] = []
 
-    def note(what: str, fault: Exception) -> None:
-        diagnostics.append(Diagnostic("error", internal_error(what, fault)))
+    def note(activity: str, fault: Exception) -> None:
+        diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
 
-    left = [name for name, _ in captures(backend)]
+    remaining = [name for name, _ in captures(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
-        cases = eager.cases(given)
+        cases = eager.cases(further_inputs)
         for name, capture in captures(backend):
             require_time()
             with suppress_faults(f"examining {name}", note, passing=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
-                verdicts.append(examination.verdict(searched=not given))
+                verdicts.append(examination.verdict(searched=not further_inputs))
                 if name == "torch.compile":
                     report = examination.report
                 del examination  # frees the copy of the function, the program and its results
-            left.remove(name)
+            remaining.remove(name)
             eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
@@ -360,12 +360,12 @@ def compare(
         torch=version,
         example=example,
         others=[case.example() for case in cases],
-        searched=not given,
+        searched=not further_inputs,
         changes=changes,
         verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
-        left_out=left,
+        left_out=remaining,
         diagnostics=diagnostics,
     )
 

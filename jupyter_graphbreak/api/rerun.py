@@ -179,7 +179,7 @@ class Rerun:
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
-                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.wrapped)))
+                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:
             first = self._kept.entries[0]

@@ -409,7 +409,7 @@ def compare(
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *first.args, **first.kwargs)
-    entry = replace(entry, twins=copied.twins, kept=copied.kept) if copied is not None else entry
+    entry = replace(entry, twins=copied.twins, kept_names=copied.kept_names) if copied is not None else entry
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
         effect = effects.effect_of(entry.call) if effects is not None else None

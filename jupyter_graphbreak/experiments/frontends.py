@@ -403,7 +403,7 @@ class CopiedFunction(NamedTuple):
 
     call: Callable[..., Any]
     twins: tuple[Twin, ...]
-    kept: KeptNames
+    kept_names: KeptNames
 
 
 def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:

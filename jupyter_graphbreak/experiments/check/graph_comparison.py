@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.check.closeness import (
 )
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
+from jupyter_graphbreak.experiments.trial.effects import preserve_random_generators, seed_torch
 from jupyter_graphbreak.experiments.trial.outcome import gradient_weights
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.values import largest_number
@@ -112,31 +112,33 @@ class GraphComparison:
 
     def first_wrong_operation(self) -> str | None:
         """Return the name of the first operation of the wrong graph that the backend computes wrongly."""
-        wrong = self.wrong_graph
-        return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
+        wrong_graph = self.wrong_graph
+        return first_wrong_operation(wrong_graph, self._backend, self._subject) if wrong_graph is not None else None
 
 
-def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
+def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
     """Find the operation at which a graph becomes wrong, by compiling prefixes of it.
 
     If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
     or else the operation of the first wrong output.
     """
-    names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
+    names: list[str] = [node.name for node in wrong_graph.module.graph.nodes if node.op.startswith("call")]
 
     def is_wrong(length: int) -> bool:
-        part = _graph_prefix(wrong, set(names[:length]))
+        part = _graph_prefix(wrong_graph, set(names[:length]))
         if part is None:
             return False
         try:
-            compiled = backend(_copy(part), clone(wrong.inputs))
-            return computes_differently(part, compiled, wrong.inputs, subject, gradients=wrong.is_only_backward)
+            compiled = backend(_copy(part), clone(wrong_graph.inputs))
+            return computes_differently(
+                part, compiled, wrong_graph.inputs, subject, gradients=wrong_graph.is_only_backward
+            )
         except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
             return False
 
     right, first_wrong = 0, len(names)
     if not is_wrong(first_wrong):
-        return _changed_operation(wrong) or _wrong_output(wrong)
+        return _changed_operation(wrong_graph) or _wrong_output(wrong_graph)
     while first_wrong - right > 1:
         middle = (right + first_wrong) // 2
         if is_wrong(middle):
@@ -146,11 +148,11 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
     return names[first_wrong - 1]
 
 
-def _changed_operation(wrong: WrongGraph) -> str | None:
+def _changed_operation(wrong_graph: WrongGraph) -> str | None:
     """Return the first operation with a different value in the graph that the backend has changed."""
-    expected = _values_by_operation(wrong.module, wrong.inputs)
+    expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
-        actual = _values_by_operation(wrong.changed, wrong.inputs)
+        actual = _values_by_operation(wrong_graph.changed, wrong_graph.inputs)
     except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
     return next(
@@ -158,12 +160,12 @@ def _changed_operation(wrong: WrongGraph) -> str | None:
     )
 
 
-def _wrong_output(wrong: WrongGraph) -> str | None:
+def _wrong_output(wrong_graph: WrongGraph) -> str | None:
     """Return the operation of the first wrong output."""
-    nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
-    expected = _values_by_operation(wrong.module, wrong.inputs)
+    nodes = next(node for node in wrong_graph.module.graph.nodes if node.op == "output").all_input_nodes
+    expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     with torch.no_grad():
-        outputs = wrong.compiled(*clone(wrong.inputs))
+        outputs = wrong_graph.compiled(*clone(wrong_graph.inputs))
     tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
     if len(tensors) != len(nodes):
         return None
@@ -212,7 +214,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
     saved = SavedState(inputs, subject.memory.is_intact)
     unchanged_keys = subject.unchanged_memo()
     try:
-        with preserve_generators(), torch.set_grad_enabled(gradients):
+        with preserve_random_generators(), torch.set_grad_enabled(gradients):
             seed_torch(_SEED)
             value = function(*inputs)
             if gradients:
@@ -256,12 +258,12 @@ def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) ->
     return result
 
 
-def _graph_prefix(wrong: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModule | None:
+def _graph_prefix(wrong_graph: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModule | None:
     """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
-    values = _values_by_operation(wrong.module, wrong.inputs)
+    values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
-    for node in wrong.module.graph.nodes:
+    for node in wrong_graph.module.graph.nodes:
         if node.op in {"placeholder", "get_attr"} or node.name in kept_names:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             # Other metadata, such as example values, belongs to the original trace.
@@ -276,7 +278,7 @@ def _graph_prefix(wrong: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModu
     if not outputs:
         return None
     graph.output(tuple(copies[node] for node in outputs))
-    return torch.fx.GraphModule(wrong.module, graph)
+    return torch.fx.GraphModule(wrong_graph.module, graph)
 
 
 def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
@@ -290,7 +292,7 @@ def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[s
                 values[n.name] = clone(value)  # a later operation may change it in place
             return value
 
-    with torch.no_grad(), preserve_generators():
+    with torch.no_grad(), preserve_random_generators():
         seed_torch(_SEED)
         RecordingInterpreter(_copy(module)).run(*clone(inputs))
     return values

@@ -39,7 +39,7 @@ class Descriptors:
         """Return whether the trial made a descriptor that is not a duplicate of one that was open before."""
         return descriptor in self._usable
 
-    def is_made(self, descriptor: object) -> bool:
+    def was_made(self, descriptor: object) -> bool:
         """Return whether the trial made a descriptor."""
         return descriptor in self._usable or descriptor in self._to_close
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def capture_package_logs(receive: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
+def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
     """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open.
 
     Parameters
@@ -267,7 +267,7 @@ def _capture_records(
     with (
         patched(logging.Filterer, "filter", filter_with_copies),
         patched(logging.Logger, "callHandlers", capture),
-        capture_package_logs(receive),
+        capture_loguru_messages(receive),
     ):
         yield
 
@@ -307,8 +307,8 @@ def seed_torch(seed: int) -> None:
             devices.manual_seed_all(seed)
 
 
-def preserve_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore torch's generators on exit, including CUDA's if it is initialized; reading them would initialize it."""
+def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
+    """Restore torch's random generators on exit; those of CUDA only if it is initialized, as reading them initializes it."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 

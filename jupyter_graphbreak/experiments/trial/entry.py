@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 
 #: The maximum number of kept calls that only reuse code compiled for other calls.
-_MAX_REUSING = 16
+_MAX_REUSING_CALLS = 16
 #: The maximum depth at which containers are searched for tensors.
 _MAX_DEPTH = 6
 
@@ -71,13 +71,13 @@ class Entry:
     inner : frozenset of tuple
         The place of each module to compile instead of the callable, and the method to compile, which is empty if
         ``Module.compile`` affects the module's calls.
-    wrapped : int or None
+    callable_id : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
         The modes of the call.
     twins : tuple of Twin
         The copies of large memory, with their originals.
-    kept : KeptNames
+    kept_names : KeptNames
         The values that names in code that is not copied referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
@@ -94,10 +94,10 @@ class Entry:
     guard_filter: Callable[..., Any] | None = None
     compiles_itself: bool = False
     inner: frozenset[tuple[str, str]] = frozenset()
-    wrapped: int | None = None
+    callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     twins: tuple[Twin, ...] = ()
-    kept: KeptNames = field(default_factory=KeptNames)
+    kept_names: KeptNames = field(default_factory=KeptNames)
     reuses: bool = False
     weakly_referenced: tuple[Any, ...] = ()
 
@@ -108,7 +108,7 @@ class Entry:
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.twins, self.kept)
+        return shared_run_setup(self.modes, self.twins, self.kept_names)
 
     @looking_at_tensors()
     def why_not_run(self) -> str | None:
@@ -167,10 +167,11 @@ class KeptEntries:
         name = callable_name(entered.call)
         if entered.reuses:
             self._reusing_calls += 1
-            if self._reusing_calls > _MAX_REUSING:
-                if self._reusing_calls == _MAX_REUSING + 1:
+            if self._reusing_calls > _MAX_REUSING_CALLS:
+                if self._reusing_calls == _MAX_REUSING_CALLS + 1:
                     self.left_out.append(
-                        f"Only the first {_MAX_REUSING} calls that reuse code compiled for other calls are examined."
+                        f"Only the first {_MAX_REUSING_CALLS} calls that reuse code compiled for other calls are "
+                        "examined."
                     )
                 return
         if entered.modes.functorch:
@@ -184,7 +185,7 @@ class KeptEntries:
             self.left_out.append(copy_or_reason)
             return
         copy, assigned = copy_or_reason
-        entry = replace(copy, frame=entered.frame, wrapped=entered.wrapped, reuses=entered.reuses)
+        entry = replace(copy, frame=entered.frame, callable_id=entered.wrapped, reuses=entered.reuses)
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(assigned)))
         self._keys.append((entry, key_of(entered.call)))
@@ -204,7 +205,7 @@ class KeptEntries:
             undo_compile_in_place(subject.call)
         copy = Entry(
             name, None, subject.call, subject.arguments or arguments, *original.compiled_with, modes=original.modes,
-            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
+            twins=tuple(memory.twins), kept_names=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
         )  # fmt: skip
         return copy, subject.assigned
 
@@ -213,7 +214,7 @@ class KeptEntries:
         """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
         self.seen.note_start(started)
         code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
-        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING:
+        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING_CALLS:
             return
         copy_or_reason = self._copy_call(callable_name(started.call), started)
         if not isinstance(copy_or_reason, str):
@@ -243,7 +244,7 @@ class KeptEntries:
             copy, _ = copy_or_reason
             self._with_nan[key] = number, replace(
                 kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins,
-                kept=copy.kept, weakly_referenced=copy.weakly_referenced,
+                kept_names=copy.kept_names, weakly_referenced=copy.weakly_referenced,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
@@ -291,14 +292,14 @@ class KeptEntries:
     def leave_out_entries_with_effects(self, recorder: EffectRecorder) -> None:
         """Leave out the entries that had an effect outside the copied objects."""
         self.effects += [effect for _, effect in recorder.observed]
-        callables_with_effects = {wrapped for callers, _ in recorder.observed for wrapped in callers}
+        callables_with_effects = {callable_id for callers, _ in recorder.observed for callable_id in callers}
         self._compare_states(self._states)
         self._states = []
         for entry, changes in self._changes:
             effect_on_state = state_effect(changes, [entry.call], recorder.lines)
             if effect_on_state is not None:
                 self.effects.append(effect_on_state)
-            if effect_on_state is not None or entry.wrapped in callables_with_effects:
+            if effect_on_state is not None or entry.callable_id in callables_with_effects:
                 self.entries = [kept_entry for kept_entry in self.entries if kept_entry is not entry]
         self._changes.clear()
 

@@ -69,7 +69,7 @@ class FunctionCopier:
         The ids of the original namespaces, by the ids of their copies.
     uncopied : list
         The objects that could not be copied.
-    shared : list of str
+    uncopied_descriptions : list of str
         The names and types of the uncopied objects, with the reasons.
     """
 
@@ -81,7 +81,7 @@ class FunctionCopier:
         self.functions: list[types.FunctionType] = []
         self.origins: dict[int, int] = {}
         self.uncopied: list[Any] = []
-        self.shared: list[str] = []
+        self.uncopied_descriptions: list[str] = []
         #: The copied namespaces by the ids of their originals.
         self._globals: dict[int, dict[str, Any]] = {}
         self._modules: list[types.ModuleType] = []
@@ -106,7 +106,7 @@ class FunctionCopier:
         for item, reason in failed:
             self.uncopied.append(item)
             prefix = "" if item is value else f"{name_of(type(item))} in "
-            self.shared.append(f"`{name}` ({prefix}{type(value).__name__}) cannot be copied: {reason}")
+            self.uncopied_descriptions.append(f"`{name}` ({prefix}{type(value).__name__}) cannot be copied: {reason}")
         return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:

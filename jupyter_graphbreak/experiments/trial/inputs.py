@@ -18,8 +18,8 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
 )
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     filled_with,
+    filled_with_minimum,
     is_not_in,
-    least,
     map_tensors,
     negated,
     random_within,
@@ -89,7 +89,7 @@ class Input:
 
     @property
     def is_always_accepted(self) -> bool:
-        """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
+        """Whether a function should accept tensors of this kind, which have ordinary values, even if it refuses some."""
         return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 
     @property
@@ -148,7 +148,7 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     target = named[0][0] if len(named) == 1 and is_instance(named[0][1], torch.Tensor) else "all tensors"
     may_be_indices = indices_test(first, fn)
     yield f"{target} negated", unless(may_be_indices, negated, rolled)
-    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, least)
+    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, filled_with_minimum)
     if target == "all tensors":
         for name, value in named[:3]:
             is_other_tensor = functools.partial(is_not_in, {id(tensor) for tensor in tensors_in(value)})

@@ -165,7 +165,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
             known_keys, key = shown_once, (text, category)
             new_keys.append((lambda: once, key))
         else:
-            names = _names_at(message.filename)
+            names = _namespace_at(message.filename)
             known_keys = shown.setdefault(id(names), set())
             key = (text, category, 0 if action == "module" else message.lineno)  # type: ignore[assignment]
             new_keys.append((lambda: names.setdefault("__warningregistry__", {}), key))
@@ -202,7 +202,7 @@ def warning_registries() -> Registries:
         (name, names, names["__warningregistry__"])
         for name, module in sys.modules.copy().items()
         # `getattr` would make a lazy module try to import the registry.
-        if "__warningregistry__" in (names := module.__dict__ if type(module) is ModuleType else _names(module))
+        if "__warningregistry__" in (names := module.__dict__ if type(module) is ModuleType else _namespace_of(module))
     ]
     return [(name, names, registry) for name, names, registry in found if isinstance(registry, dict)]
 
@@ -219,7 +219,7 @@ def _filter_action(message: WarningMessage, filters: list[Any], default: str) ->
     """Return the filter action for a warning."""
     text = str(message.message)
     module = next(
-        (name for name, loaded_module in sys.modules.copy().items() if _file(loaded_module) == message.filename),
+        (name for name, loaded_module in sys.modules.copy().items() if _file_of(loaded_module) == message.filename),
         "__main__",
     )
     for action, pattern, category, module_pattern, line in filters:
@@ -237,15 +237,15 @@ def _matches(pattern: Any, text: str) -> bool:
     return bool(pattern.match(text)) if hasattr(pattern, "match") else pattern == text
 
 
-def _file(module: Any) -> Any:
-    return _names(module).get("__file__")
+def _file_of(module: Any) -> Any:
+    return _namespace_of(module).get("__file__")
 
 
-def _names(module: Any) -> dict[str, Any]:
+def _namespace_of(module: Any) -> dict[str, Any]:
     return getattr(module, "__dict__", {})
 
 
-def _names_at(filename: str) -> dict[str, Any]:
+def _namespace_at(filename: str) -> dict[str, Any]:
     """Return the global names of the warning code on this thread."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
     while frame is not None:

@@ -21,8 +21,8 @@ from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
     capture_effects,
     modes,
-    preserve_generators,
     preserve_modes,
+    preserve_random_generators,
     preserve_warnings,
     random_states,
     seed_all,
@@ -358,7 +358,7 @@ def sandboxed() -> Iterator[None]:
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
     try:
         with (
-            preserve_generators(),
+            preserve_random_generators(),
             preserve_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             preserve_modes(),

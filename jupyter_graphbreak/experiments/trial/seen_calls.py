@@ -126,9 +126,9 @@ Sketch = Any
 class CallSite(NamedTuple):
     """The place of a call in the user's code; columns count characters, lines start at 1.
 
-    ``owner`` is the name of the called module there, if it has one; ``visible`` has the names there of other variables
-    that the callable reads. ``modules`` has the Python modules with global variables that it reads, each with its name
-    there.
+    ``owner`` is the called module's name at this place, if any. ``visible`` contains the names at this place of other
+    variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each with its
+    name at this place.
     """
 
     filename: str

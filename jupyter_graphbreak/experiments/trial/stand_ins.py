@@ -250,7 +250,7 @@ def _describe(description: str, value: Any) -> str:
 
 
 class StandIn:
-    """Stops the trial that uses it. Outside of trials it does nothing."""
+    """An object that stops the trial that uses it; outside of trials it does nothing."""
 
     __module__ = "builtins"  # so that it is treated as a built-in object
 
@@ -363,7 +363,7 @@ class StandardStream:
 
 
 class _GuardedInput:
-    """Stops the trial that reads from the standard input; other threads read from it as usual."""
+    """A standard input that stops a trial that reads from it; other threads read from it as usual."""
 
     __module__ = "builtins"  # as above
 

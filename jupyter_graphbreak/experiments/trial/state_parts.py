@@ -89,7 +89,7 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
     """Return the attributes of an object that are not ignored, as names and values in turn; most loggers have none."""
-    return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
+    return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_names_and_values(vars(item), ignored))
 
 
 def _ignored_attributes(item: Any) -> frozenset[str]:
@@ -103,8 +103,8 @@ def _ignored_attributes(item: Any) -> frozenset[str]:
     return frozenset()
 
 
-def _pairs(attributes: dict[str, Any], left_out: frozenset[str]) -> list[Any]:
-    return [part for name, value in attributes.items() if name not in left_out for part in (name, value)]
+def _names_and_values(attributes: dict[str, Any], ignored: frozenset[str]) -> list[Any]:
+    return [part for name, value in attributes.items() if name not in ignored for part in (name, value)]
 
 
 #: The attributes of loggers that other parts restore, or that are caches.

@@ -79,7 +79,7 @@ class Subject:
         The modes of the calls.
     memory : Memory
         Large memory shared with other subjects.
-    shared : list of str
+    uncopied_descriptions : list of str
         Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
     assigned : list of LibraryPart
@@ -99,7 +99,7 @@ class Subject:
         self._detached_keys: set[Any] = set()
         self._copier = copier = FunctionCopier(kept.scopes, self.memory if memory_provider is None else memory_provider)
         self._places = copier.places
-        self.shared = copier.shared
+        self.uncopied_descriptions = copier.uncopied_descriptions
         self.call: Any = copier.copy(fn, name_of(fn))
         self.owner: Any = None
         if not is_instance(self.call, types.FunctionType | types.BuiltinFunctionType | type):

@@ -42,7 +42,7 @@ def rolled(value: torch.Tensor) -> torch.Tensor:
     return value.roll(1, -1)
 
 
-def least(value: torch.Tensor) -> torch.Tensor:
+def filled_with_minimum(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor in which all elements equal the smallest one, an integer."""
     return torch.full_like(value, int(value.min()))
 

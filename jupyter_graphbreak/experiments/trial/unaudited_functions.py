@@ -482,7 +482,7 @@ def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
-        is_allowed = made_descriptors.is_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
+        is_allowed = made_descriptors.was_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
         # A file that a library's finalizer closes does not belong to the code that runs then.
         if not is_allowed and (not closes or is_called_by_user(frame)):
             notify_listeners("file", "uses the open file", frame)

@@ -90,11 +90,11 @@ class UncopiedCode:
     """
 
     def __init__(
-        self, copier: FunctionCopier, kept: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
+        self, copier: FunctionCopier, kept_values: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
     ) -> None:
         self._copier = copier
         self._places = copier.places
-        self._kept = kept
+        self._kept_values = kept_values
         self.assigned: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
         self._entered = 0
@@ -343,7 +343,7 @@ class UncopiedCode:
             value = place.read()
         except ValueError:  # an empty cell
             return False
-        value = self._kept.get(place.key, value) if place.key is not None else value
+        value = self._kept_values.get(place.key, value) if place.key is not None else value
         count_before = len(self._places)
         if value is MISSING or is_atom(value):
             self._places.append(SwappedPlace(place, value))

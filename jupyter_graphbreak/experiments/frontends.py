@@ -192,9 +192,9 @@ class Examination:
         if mismatch:
             self.difference = (eager.first, mismatch)
         self._note_side_effects(result)
-        kind, expected = type(result.value).__name__, type(eager.result.value).__name__
-        if kind != expected and not mismatch:
-            self.notes.append(f"returns a {kind}, but the function returns a {expected}")
+        actual_type, expected_type = type(result.value).__name__, type(eager.result.value).__name__
+        if actual_type != expected_type and not mismatch:
+            self.notes.append(f"returns a {actual_type}, but the function returns a {expected_type}")
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
@@ -214,12 +214,12 @@ class Examination:
             elif self.difference is None and (mismatch := self._compare(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
-    def _run(self, program: Program, given: Input) -> Result:
+    def _run(self, program: Program, input_: Input) -> Result:
         eager = self._eager
         self._subject.restore()
-        if given.follows_first_input and eager.changed:
+        if input_.follows_first_input and eager.changed:
             run(program, self._subject, self._subject.with_copies(eager.first.arguments), gradients=False)
-        result = run(program, self._subject, self._subject.with_copies(given.arguments), given.seed)
+        result = run(program, self._subject, self._subject.with_copies(input_.arguments), input_.seed)
         self._warned_in_runs += result.effects.warnings
         return result
 
@@ -414,5 +414,5 @@ def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
-    inner = compiled_callable(fn)
-    return fn if inner is None else inner
+    original = compiled_callable(fn)
+    return fn if original is None else original

@@ -248,33 +248,33 @@ def _observe_in_double(entry: Entry, calls: int, *, varied: int) -> _Observation
 
 
 def _call(
-    program: Callable[..., Any], subject: Subject, given: Arguments | None = None
+    program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
     require_time()
-    given = given or subject.copies_of(subject.arguments or Arguments())
+    arguments = arguments or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
     with subject.activated(), guarded(subject.call, assigned=subject.assigned):
         try:
-            return program(*given.args, **given.kwargs), given, None
+            return program(*arguments.args, **arguments.kwargs), arguments, None
         except Exception as error:  # noqa: BLE001 - the exception is the finding
-            return None, given, type(error).__name__
+            return None, arguments, type(error).__name__
 
 
 def _observe(
-    program: Callable[..., Any], subject: Subject, given: Arguments | None = None, *, calls: int = 1
+    program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None, *, calls: int = 1
 ) -> _Observation:
     """Make calls with copies of the same arguments, and return the outcome of the last one."""
     for _ in range(calls - 1):
-        copies = subject.copies_of(given) if given is not None else None
+        copies = subject.copies_of(arguments) if arguments is not None else None
         raised = _call(program, subject, copies)[2]
         if raised is not None:
             return _Observation(raised=raised)
-    value, given, raised = _call(program, subject, given)
+    value, arguments, raised = _call(program, subject, arguments)
     if raised is not None:
         return _Observation(raised=raised)
     memo = subject.unchanged_memo()
-    named_arguments = given.named(subject.call)
+    named_arguments = arguments.named(subject.call)
     observation = _Observation({"the result": subject.snapshot(value, memo)})
     observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}

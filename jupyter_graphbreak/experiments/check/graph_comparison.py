@@ -218,7 +218,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
             seed_torch(_SEED)
             value = function(*inputs)
             if gradients:
-                value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
+                value = gradients_of(value, [item for item in inputs if isinstance(item, torch.Tensor)])
                 return subject.snapshot(value, {})
         return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
@@ -235,7 +235,7 @@ def _compute_in_double(
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
     """Return the gradients of an unevenly weighted result with respect to the inputs that require gradients."""
-    differentiable_inputs = [given for given in inputs if given.requires_grad and given.is_leaf]
+    differentiable_inputs = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_leaf]
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not differentiable_inputs or not results:
         return []

@@ -447,7 +447,7 @@ class _Copier:
         Torch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and drops
         the ``.grad`` of a parameter.
         """
-        copy_tensor, copy_parameter = (vars(kind)["__deepcopy__"] for kind in (torch.Tensor, torch.nn.Parameter))
+        copy_tensor, copy_parameter = (vars(cls)["__deepcopy__"] for cls in (torch.Tensor, torch.nn.Parameter))
 
         def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
             if id(tensor) in memo:

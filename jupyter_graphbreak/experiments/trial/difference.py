@@ -211,7 +211,7 @@ def _state_differences(
 ) -> Iterator[Difference]:
     def has_changed(result: Result, name: str) -> bool:
         return name in result.state and (
-            name not in result.before or difference(result.before[name], result.state[name]) is not None
+            name not in result.state_before or difference(result.state_before[name], result.state[name]) is not None
         )
 
     for name in dict.fromkeys([*expected.state, *actual.state]):
@@ -229,8 +229,8 @@ def _state_differences(
 
 def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
     """Return whether a part of the state already differed before the two runs, for example because a switch set it."""
-    is_everywhere = all(name in states for run in (expected, actual) for states in (run.before, run.state))
-    return is_everywhere and difference(expected.before[name], actual.before[name]) is not None
+    is_everywhere = all(name in states for run in (expected, actual) for states in (run.state_before, run.state))
+    return is_everywhere and difference(expected.state_before[name], actual.state_before[name]) is not None
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, *, values: bool) -> Iterator[Difference]:
@@ -238,7 +238,7 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, *, v
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))
-        for states in (expected.before, expected.state, actual.before, actual.state)
+        for states in (expected.state_before, expected.state, actual.state_before, actual.state)
     )  # fmt: skip
 
     def differ(one: Any, other: Any, *, values: bool = True) -> bool:
@@ -304,17 +304,17 @@ def _is_nonzero(gradient: torch.Tensor | None) -> bool:
 
 
 def _gradient_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
-    if (expected.backward is None) != (actual.backward is None):
-        described_error = describe_error(actual.backward or expected.backward)
+    if (expected.backward_error is None) != (actual.backward_error is None):
+        described_error = describe_error(actual.backward_error or expected.backward_error)
         yield Difference(
             "gradient",
             f"raises {described_error} in the backward pass, but the original raises nothing"
-            if actual.backward is not None
+            if actual.backward_error is not None
             else f"raises nothing in the backward pass, but the original raises {described_error}",
         )
         return
-    if type(expected.backward) is not type(actual.backward):
-        texts = describe_error(actual.backward), describe_error(expected.backward)
+    if type(expected.backward_error) is not type(actual.backward_error):
+        texts = describe_error(actual.backward_error), describe_error(expected.backward_error)
         yield Difference("gradient", "raises {} in the backward pass, but the original raises {}".format(*texts))
     original, changed = expected.gradients, actual.gradients
     if original is None or changed is None:
@@ -372,8 +372,8 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
 
 def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     """Yield the tensors that only the original changes in place: other references to them would keep the old values."""
-    for place, is_changed in expected.kept.items():
-        if is_changed and place in actual.places and place not in actual.kept:
+    for place, is_changed in expected.changed_in_place.items():
+        if is_changed and place in actual.places and place not in actual.changed_in_place:
             yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")
 
 

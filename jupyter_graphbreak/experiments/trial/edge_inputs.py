@@ -220,13 +220,13 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
             )
             yield kind, kind, changed_arguments
             yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negated)
-    given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
+    tensors = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # the function expects None, so that is not a different kind of value
-        if name in given and is_instance(default, bool | int | float):
+        if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(new_value)}"
                 yield kind, kind, first.with_argument(fn, name, new_value)
-    for name, value in given.items():
+    for name, value in tensors.items():
         if name in tested_names and name not in defaults:  # a caller may pass no tensor
             for substitute in _TENSOR_SUBSTITUTES:
                 kind = f"{name} = {show(substitute)}"
@@ -425,8 +425,8 @@ def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def _length_changes(first: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
-    given = tensors_in((first.args, first.kwargs))
-    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
+    tensors = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
         for new_size in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
             if new_size not in {size, 0} and only_length in {None, new_size}:
@@ -436,8 +436,8 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
-    given = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
-    if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
+    tensors = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
+    if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
         yield "tensors that require gradients", _require_gradient
 
 
@@ -467,9 +467,9 @@ def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
 
 def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
-    given = tensors_in((first.args, first.kwargs))
+    tensors = tensors_in((first.args, first.kwargs))
     for is_floating, dtypes in _OTHER_DTYPES.items():
-        present_dtypes = {tensor.dtype for tensor in given if _is_number(tensor, is_floating=is_floating)}
+        present_dtypes = {tensor.dtype for tensor in tensors if _is_number(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
             if present_dtypes != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, is_floating=is_floating)

@@ -308,7 +308,7 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore torch's random generators on exit; those of CUDA only if it is initialized, as reading them initializes it."""
+    """Restore torch's random generators on exit, and CUDA's if it is initialized: reading them initializes it."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 

@@ -54,8 +54,8 @@ class _EffectGuard:
             self.effect = effect
         raise EffectRefusedError(effect)
 
-    def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
-        self.lines.setdefault(what, place)
+    def notice_state(self, description: str, place: StackEntry | None, _: FrameType) -> None:
+        self.lines.setdefault(description, place)
 
 
 @contextlib.contextmanager
@@ -152,10 +152,10 @@ class EffectRecorder:
         if callers and len(self.observed) < _MAX_EFFECTS:
             self.observed.append((callers, effect))
 
-    def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
+    def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
         if any(True for _ in compiled_callers(frame)):
-            self.lines.setdefault(what, place)
+            self.lines.setdefault(description, place)
 
 
 #: The maximum number of recorded effects per run.

@@ -89,7 +89,7 @@ class Input:
 
     @property
     def is_always_accepted(self) -> bool:
-        """Whether a function should accept tensors of this kind, which have ordinary values, even if it refuses some."""
+        """Whether a function should accept tensors of this kind, since their values are ordinary, even if it fails."""
         return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 
     @property
@@ -186,8 +186,8 @@ def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    given = tensors_in((first.args, first.kwargs))
-    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
+    tensors = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     hinted_lengths = [
         int(number) + offset for number in numbers_in_code(fn) if float(number).is_integer() for offset in (1, 0)
     ]

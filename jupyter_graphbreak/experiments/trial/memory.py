@@ -218,14 +218,14 @@ def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path
     return free
 
 
-def _free_in_groups(root: Path, path: str, limit: str, used: str) -> list[int]:
+def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> list[int]:
     """Return the free bytes of a group and its parents; in a container the root is its own group."""
     folders = [root / path.strip("/")]
     while folders[-1] != root and root in folders[-1].parents:
         folders.append(folders[-1].parent)
     free = []
     for folder in dict.fromkeys([*folders, root]):
-        numbers = [next(_lines(folder / name), "") for name in (limit, used)]
+        numbers = [next(_lines(folder / name), "") for name in (limit_file, usage_file)]
         if all(number.isdigit() for number in numbers):
             droppable = _droppable_bytes(folder)
             free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable)))

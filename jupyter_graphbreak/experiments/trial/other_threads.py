@@ -198,13 +198,13 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 def warning_registries() -> Registries:
     """Return the name, the global names and the registry of shown warnings of each module that has a registry."""
     # A copy, because a garbage collection may import a module even while the items are listed.
-    found = [
+    candidates = [
         (name, names, names["__warningregistry__"])
         for name, module in sys.modules.copy().items()
         # `getattr` would make a lazy module try to import the registry.
         if "__warningregistry__" in (names := module.__dict__ if type(module) is ModuleType else _namespace_of(module))
     ]
-    return [(name, names, registry) for name, names, registry in found if isinstance(registry, dict)]
+    return [(name, names, registry) for name, names, registry in candidates if isinstance(registry, dict)]
 
 
 def _shown_by_process() -> Callable[[WarningMessage], None]:

@@ -80,9 +80,9 @@ class Result:
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
         ``None`` as a whole if nothing requires a gradient, or no backward pass was requested.
-    backward : Exception or None
+    backward_error : Exception or None
         The exception that the backward pass raised.
-    before : dict
+    state_before : dict
         The state before all runs, by name.
     places : frozenset of str
         The places of all objects of the result, the arguments and the state.
@@ -93,7 +93,7 @@ class Result:
         Digests of the states of the random generators, and the modes of torch, after the call.
     layouts : dict
         The class and the strides of each tensor of the result, by place.
-    kept : dict
+    changed_in_place : dict
         Whether the call changed a tensor in place, for each place that has the same tensor as before the call.
     """
 
@@ -105,14 +105,14 @@ class Result:
     requires_grad: dict[str, bool] = field(default_factory=dict)
     left_grad: dict[str, torch.Tensor | None] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor | None] | None = None
-    backward: Exception | None = None
-    before: dict[str, Any] = field(default_factory=dict)
+    backward_error: Exception | None = None
+    state_before: dict[str, Any] = field(default_factory=dict)
     places: frozenset[str] = frozenset()
     aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
-    kept: dict[str, bool] = field(default_factory=dict)
+    changed_in_place: dict[str, bool] = field(default_factory=dict)
 
     @property
     def printed(self) -> str:
@@ -153,7 +153,7 @@ def run(
         If the time limit has passed.
     """
     require_time()
-    given = subject.copies_of(arguments)
+    copies = subject.copies_of(arguments)
     value, raised, backward_error = None, None, None
     line_counter = _current_line_limit()
     with (
@@ -168,20 +168,20 @@ def run(
         with looking_at_tensors():
             tensors_before = {
                 place: (item, changes_in_place(item))
-                for place, item in _all_objects(None, given.named(subject.call), subject)
+                for place, item in _all_objects(None, copies.named(subject.call), subject)
                 if is_instance(item, torch.Tensor)
             }
         try:
             with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext():
-                value = program(*given.args, **given.kwargs)
+                value = program(*copies.args, **copies.kwargs)
                 if is_instance(value, types.GeneratorType):
                     value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
         with looking_at_tensors():
-            values_after = {RESULT: value, **given.named(subject.call)}
-            objects = list(_all_objects(value, given.named(subject.call), subject))
+            values_after = {RESULT: value, **copies.named(subject.call)}
+            objects = list(_all_objects(value, copies.named(subject.call), subject))
             tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
             left_grad = {
                 place: subject.snapshot(item.grad, {})
@@ -191,7 +191,7 @@ def run(
             requires_grad = {place: item.requires_grad for place, item in tensors.items()}
             aliases = _aliases(objects)
             layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
-            kept = {
+            changed_in_place = {
                 place: changes_in_place(item) != tensors_before[place][1]
                 for place, item in tensors.items()
                 if place in tensors_before and tensors_before[place][0] is item
@@ -204,7 +204,7 @@ def run(
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, left_grad,
         given_gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
-        random_after, modes_after, layouts, kept,
+        random_after, modes_after, layouts, changed_in_place,
     )  # fmt: skip
 
 

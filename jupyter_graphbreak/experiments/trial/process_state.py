@@ -197,14 +197,16 @@ def _parts() -> Iterator[Part]:
     yield from logging_parts()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield Part("sets NumPy's error handling", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
-        for what, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
+        yield Part(
+            "sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), frozenset({"seterr"})
+        )
+        for title, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
             getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
-            yield Part(f"sets {what}", getter, setter, frozenset({f"set{name}"}))
+            yield Part(f"sets {title}", getter, setter, frozenset({f"set{name}"}))
         yield Part(
             "sets how NumPy prints",
             numpy.get_printoptions,
-            lambda old: numpy.set_printoptions(**old),
+            lambda saved: numpy.set_printoptions(**saved),
             frozenset({"set_printoptions"}),
         )
     for setting in process_settings():
@@ -282,13 +284,13 @@ def _default_parts() -> Iterator[Part]:
             "sets the maximum number of digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
             frozenset({"set_int_max_str_digits"}),
         )  # fmt: skip
-    for module, what, getter, setter in (
+    for module, description, getter, setter in (
         ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
         ("csv", "sets the maximum field size of CSV files", "field_size_limit", "field_size_limit"),
     ):
         owner = sys.modules.get(module)
         if owner is not None:
-            yield Part(what, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
+            yield Part(description, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),

@@ -87,20 +87,21 @@ class Reference:
         self.is_repeatable = not self._differs(self._call(first.arguments))
         self.is_random = self.is_repeatable and self._differs(self._call(first.arguments, seed=1))
 
-    def cases(self, given: Sequence[Arguments] = (), patience_s: float = _MAX_SECONDS) -> list[ReferenceCase]:
+    def cases(self, given_arguments: Sequence[Arguments] = (), patience_s: float = _MAX_SECONDS) -> list[ReferenceCase]:
         """Return cases for the given inputs, or for derived inputs if none are given.
 
         Parameters
         ----------
-        given : sequence of Arguments
+        given_arguments : sequence of Arguments
             The inputs to use.
         patience_s : float
             After this many seconds of processor time no further input is derived.
         """
         cases: list[ReferenceCase] = []
-        if given:
+        if given_arguments:
             inputs = [
-                Input(arguments, describe("", arguments, self.fn), follows_first_input=True) for arguments in given
+                Input(arguments, describe("", arguments, self.fn), follows_first_input=True)
+                for arguments in given_arguments
             ]
             for other in [*inputs, *self._reseeded_inputs()]:
                 with contextlib.suppress(TrialStoppedError):

@@ -316,8 +316,8 @@ def owner_of(call: Callable[..., Any]) -> Any:
 
 
 def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
-    given = Arguments(*started.args, **started.kwargs)
-    for name, value in given.named(started.call).items():
+    arguments = Arguments(*started.args, **started.kwargs)
+    for name, value in arguments.named(started.call).items():
         yield from parts(value, Path(Root("argument", name)))
 
 
@@ -326,8 +326,8 @@ def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Pat
     named = dict.fromkeys(_parameters_defaulting_to_none(getattr(call, "forward", call))) | arguments.named(call)
     return {
         path: sketch(value)
-        for name, given in named.items()
-        for path, value in parts(given, Path(Root("argument", name)))
+        for name, argument in named.items()
+        for path, value in parts(argument, Path(Root("argument", name)))
     }
 
 
@@ -406,8 +406,10 @@ def parts(value: Any, path: Path, *, in_objects: bool = False) -> Iterator[tuple
             continue
         if not is_instance(value, _PLAIN):
             seen.add(id(value))
-        inner = [(Path(path.root, (*path.steps, step)), part) for step, part in _children(value, in_objects=in_objects)]
-        pending += reversed(inner)
+        children = [
+            (Path(path.root, (*path.steps, step)), part) for step, part in _children(value, in_objects=in_objects)
+        ]
+        pending += reversed(children)
 
 
 def _children(value: Any, *, in_objects: bool) -> list[tuple[PathStep, Any]]:
@@ -513,8 +515,8 @@ def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
 def _global_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of the variables that code looks up globally; names of attributes are not among them."""
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
-    inner = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return frozenset(names).union(*inner)
+    inner_names = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return frozenset(names).union(*inner_names)
 
 
 def _has_content(cell: types.CellType) -> bool:

@@ -49,8 +49,10 @@ def global_names(code: types.CodeType, operations: tuple[str, ...] = ("LOAD", "S
     """Return the names of the globals that a function, or a function inside it, reads or writes."""
     opnames = {f"{operation}_GLOBAL" for operation in operations}
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in opnames}
-    inner = [global_names(constant, operations) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return names.union(*inner)
+    inner_names = [
+        global_names(constant, operations) for constant in code.co_consts if isinstance(constant, types.CodeType)
+    ]
+    return names.union(*inner_names)
 
 
 def functions_in(member: Any) -> Iterator[types.FunctionType]:

@@ -89,7 +89,7 @@ class Listener(Protocol):
     def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen; raising prevents it."""
 
-    def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
+    def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Receive a change of the process's state that is about to happen, and that can be restored."""
 
 
@@ -149,14 +149,14 @@ def is_listening() -> bool:
     return threading.get_ident() in _listeners
 
 
-def notify_listeners(kind: EffectKind, what: str, frame: FrameType) -> None:
+def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> None:
     """Pass an effect to the listeners of this thread.
 
     Parameters
     ----------
     kind : EffectKind
         The kind of effect.
-    what : str
+    description : str
         The effect, worded as the rest of a sentence.
     frame : FrameType
         The frame that calls the function with the effect.
@@ -173,10 +173,10 @@ def notify_listeners(kind: EffectKind, what: str, frame: FrameType) -> None:
     if not is_effect:
         return
     for listener in reversed(listeners):
-        if kind == "state" and what in _RESTORED_CHANGES:
-            listener.notice_state(what, place, frame)
+        if kind == "state" and description in _RESTORED_CHANGES:
+            listener.notice_state(description, place, frame)
         else:
-            listener.notice(ObservedEffect(kind, what, place), frame)
+            listener.notice(ObservedEffect(kind, description, place), frame)
         if listener.is_exclusive:
             break
 
@@ -215,11 +215,11 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
         return
     kind, describe = kind_and_describe
     try:
-        what = describe(args)
+        description = describe(args)
     except Exception:  # noqa: BLE001 - arguments of user classes
-        what = f"does something outside its objects ({event})"
-    if what is not None:
-        notify_listeners(kind, what, frame)
+        description = f"does something outside its objects ({event})"
+    if description is not None:
+        notify_listeners(kind, description, frame)
 
 
 def handle_import(name: str, frame: FrameType | None) -> None:
@@ -235,19 +235,24 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         return  # the import fails again, for the user's code
     finally:
         _busy_threads.discard(thread)
-    if (what := describe_import(name)) is None:
+    if (description := describe_import(name)) is None:
         return
     while frame is not None and not is_user_code(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is not None:
-        effect = ObservedEffect("state", what, line_that_imports(name, [frame.f_code]), imports=name)
+        effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imports=name)
         _listeners_here()[-1].notice(effect, frame)
 
 
 @functools.lru_cache(maxsize=4096)
 def _describe_family(event: str) -> tuple[EffectKind, Describe] | None:
     return next(
-        ((kind, _constant_description(what)) for prefix, kind, what in _FAMILIES if event.startswith(prefix)), None
+        (
+            (kind, _constant_description(description))
+            for prefix, kind, description in _FAMILIES
+            if event.startswith(prefix)
+        ),
+        None,
     )
 
 

@@ -91,13 +91,15 @@ class Subject:
         fn: Callable[..., Any],
         arguments: Arguments | None = None,
         memory_provider: MemoryProvider | None = None,
-        kept: KeptNames | None = None,
+        kept_names: KeptNames | None = None,
     ) -> None:
         setup = current_setup()
-        kept = setup.kept if kept is None else kept
+        kept_names = setup.kept_names if kept_names is None else kept_names
         self.modes, self.memory = setup.modes, setup.memory
         self._detached_keys: set[Any] = set()
-        self._copier = copier = FunctionCopier(kept.scopes, self.memory if memory_provider is None else memory_provider)
+        self._copier = copier = FunctionCopier(
+            kept_names.scopes, self.memory if memory_provider is None else memory_provider
+        )
         self._places = copier.places
         self.uncopied_descriptions = copier.uncopied_descriptions
         self.call: Any = copier.copy(fn, name_of(fn))
@@ -116,7 +118,7 @@ class Subject:
         self.filters = copier.copy_filters()
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else (*self.arguments.args, *self.arguments.kwargs.values())
-        self._uncopied = UncopiedCode(copier, kept.values, roots, copies)
+        self._uncopied = UncopiedCode(copier, kept_names.values, roots, copies)
         self.assigned = self._uncopied.assigned
         if memory_provider is not None:
             return

@@ -414,9 +414,9 @@ _HANDLER_METHODS = ("emit", "handle", "flush", "close", "doRollover")
 def _handler_methods() -> Iterator[tuple[Any, str]]:
     """Yield the methods of Python's own log handlers, by owner and name."""
     for module in ("logging", "logging.handlers"):
-        for kind in list(vars(sys.modules.get(module, object)).values()):
-            if isinstance(kind, type) and issubclass(kind, logging.Handler) and kind.__module__ == module:
-                yield from ((kind, name) for name in _HANDLER_METHODS if name in vars(kind))
+        for cls in list(vars(sys.modules.get(module, object)).values()):
+            if isinstance(cls, type) and issubclass(cls, logging.Handler) and cls.__module__ == module:
+                yield from ((cls, name) for name in _HANDLER_METHODS if name in vars(cls))
 
 
 @_once_per_function

@@ -151,7 +151,7 @@ class UncopiedCode:
         for owner, swapped, saved in self._saved_namespaces:
             ignored = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
             base_class: Any = next(
-                kind for kind in (type, types.ModuleType, types.FunctionType) if is_instance(owner, kind)
+                cls for cls in (type, types.ModuleType, types.FunctionType) if is_instance(owner, cls)
             )
             current = vars(owner)
             for name in [name for name in current if name not in saved and not ignored.match(name)]:

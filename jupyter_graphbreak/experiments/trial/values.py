@@ -63,8 +63,8 @@ def show(value: Any) -> str:
     if is_instance(value, torch.nn.Module):
         return type(value).__name__
     if type(value) in {list, tuple}:
-        inner = ", ".join(map(show, value))
-        text = f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
+        items = ", ".join(map(show, value))
+        text = f"[{items}]" if type(value) is list else f"({items}{',' if len(value) == 1 else ''})"
     elif type(value) is dict:
         text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
     else:
@@ -231,18 +231,18 @@ class _Comparison:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
         if not self._varies(place, _KEYS_PREFIX):
             return place, f"no {show(missing[0])}"
-        left, right = ([*enumerate(part for _, part in items)] for items in (expected, actual))
-        return self._find_in_parts(left, right, place, depth)
+        expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
+        return self._find_in_parts(expected_parts, actual_parts, place, depth)
 
     def _find_in_parts(
         self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
     ) -> tuple[_Place, str] | None:
         if len(actual) != len(expected):
             return place, _describe_lengths(expected, actual)
-        for (key, left), (_, right) in zip(expected, actual, strict=True):
-            inner = self.find_difference(left, right, (place, key, False), depth + 1)
-            if inner is not None:
-                return inner
+        for (key, expected_part), (_, actual_part) in zip(expected, actual, strict=True):
+            first_difference = self.find_difference(expected_part, actual_part, (place, key, False), depth + 1)
+            if first_difference is not None:
+                return first_difference
         return None
 
     def _find_in_other_objects(
@@ -272,9 +272,9 @@ class _Comparison:
         for name, value in expected_attributes.items():
             if name not in actual_attributes:
                 return place, f"no attribute {name}"
-            inner = self.find_difference(value, actual_attributes[name], (place, name, True), depth + 1)
-            if inner is not None:
-                return inner
+            first_difference = self.find_difference(value, actual_attributes[name], (place, name, True), depth + 1)
+            if first_difference is not None:
+                return first_difference
         extra_names = [name for name in actual_attributes if name not in expected_attributes]
         return (place, f"an extra attribute {extra_names[0]}") if extra_names else None
 

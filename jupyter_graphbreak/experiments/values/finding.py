@@ -283,8 +283,8 @@ def _first_nonfinite(
         if eager is not None:
             places = [_line_of(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
             in_eager = "none" if not places else "same" if _line_of(operation) in places else "elsewhere"
-        count = origin.seen.nan if origin.kind == "nan" else origin.seen.inf
+        count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(
             origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,
-            origin.seen.elements, origin.seen.dtype, origin.execution, len(others), in_eager,
+            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(others), in_eager,
         )  # fmt: skip

@@ -47,7 +47,7 @@ class NonfiniteOrigin(NamedTuple):
     key: Any
     direction: Literal["forward", "backward"]
     kind: Literal["nan", "inf"]
-    seen: ValueRange
+    value_range: ValueRange
     execution: int
 
 
@@ -95,12 +95,12 @@ class ValueRecorder:
         self._executions[key] += 1
         execution = self._executions[key]
         for number, tensor in enumerate(outputs):
-            seen = range_of(tensor)
-            self._keep_presence(tensor, Presence(seen.nan > 0, seen.inf > 0))
+            value_range = range_of(tensor)
+            self._keep_presence(tensor, Presence(value_range.nan > 0, value_range.inf > 0))
             if number == 0:
-                self._add_forward(key, seen, execution)
+                self._add_forward(key, value_range, execution)
             self._find_origins(
-                key, "forward", seen, Presence(before.nan or written.nan, before.inf or written.inf), execution
+                key, "forward", value_range, Presence(before.nan or written.nan, before.inf or written.inf), execution
             )
             if tensor.requires_grad and not tensor.is_leaf:
                 self._watch_backward(key, tensor, execution, is_first=number == 0)
@@ -111,31 +111,31 @@ class ValueRecorder:
         self._functions.clear()
         self._presences.clear()
 
-    def _add_forward(self, key: Hashable, seen: ValueRange, execution: int) -> None:
+    def _add_forward(self, key: Hashable, value_range: ValueRange, execution: int) -> None:
         recorded = self.values.get(key)
         if recorded is None:
-            self.values[key] = RecordedValue(seen, executions=execution)
+            self.values[key] = RecordedValue(value_range, executions=execution)
         else:
-            recorded.forward, recorded.executions = merged_range(recorded.forward, seen), execution
+            recorded.forward, recorded.executions = merged_range(recorded.forward, value_range), execution
 
     def _add_backward(self, key: Hashable, gradient: torch.Tensor) -> None:
-        recorded, seen = self.values[key], range_of(gradient)
-        recorded.backward = seen if recorded.backward is None else merged_range(recorded.backward, seen)
+        recorded, value_range = self.values[key], range_of(gradient)
+        recorded.backward = value_range if recorded.backward is None else merged_range(recorded.backward, value_range)
 
     def _find_origins(
         self,
         key: Hashable,
         direction: Literal["forward", "backward"],
-        seen: ValueRange,
+        value_range: ValueRange,
         before: Presence,
         execution: int,
     ) -> None:
         # A division of Inf by Inf makes NaN: only a new kind counts.
-        if seen.nan and not before.nan:
-            origin = NonfiniteOrigin(key, direction, "nan", seen, execution)
+        if value_range.nan and not before.nan:
+            origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
-        if seen.inf and not (before.inf or before.nan):
-            origin = NonfiniteOrigin(key, direction, "inf", seen, execution)
+        if value_range.inf and not (before.inf or before.nan):
+            origin = NonfiniteOrigin(key, direction, "inf", value_range, execution)
             self.origins.setdefault((key, direction, "inf"), origin)
 
     def _watch_backward(self, key: Hashable, tensor: torch.Tensor, execution: int, *, is_first: bool) -> None:
@@ -143,9 +143,11 @@ class ValueRecorder:
         if is_first:
             tensor.register_hook(lambda gradient: self._add_backward(key, gradient))
 
-        def record_gradients(computed: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:
-            before = self._presence(gradient for gradient in given if gradient is not None)
-            for gradient in computed:
+        def record_gradients(
+            input_gradients: tuple[torch.Tensor | None, ...], output_gradients: tuple[torch.Tensor | None, ...]
+        ) -> None:
+            before = self._presence(gradient for gradient in output_gradients if gradient is not None)
+            for gradient in input_gradients:
                 if gradient is not None:
                     self._find_origins(key, "backward", range_of(gradient), before, execution)
 
@@ -255,10 +257,10 @@ class _RecordingInterpreter(torch.fx.Interpreter):
         if n.op not in _CALL_OPS:
             return super().run_node(n)
         require_time()
-        given = [self.env[node] for node in n.all_input_nodes]
+        arguments = [self.env[node] for node in n.all_input_nodes]
         return self._recorder.run(
             NodeKey(self._frame, n.name),
-            given,
+            arguments,
             lambda: super(_RecordingInterpreter, self).run_node(n),
             written=_written_presence((n.args, n.kwargs)),
         )

@@ -199,7 +199,7 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
         reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
         (again,) = reference.cases([given])
     assert reference.changed == {"self"}
-    assert again.expected.backward is None
+    assert again.expected.backward_error is None
     assert again.expected.gradients
 
 

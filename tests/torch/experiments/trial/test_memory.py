@@ -54,7 +54,7 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
         for result in results:
             assert difference(results[0].value, result.value) is None
-            assert difference(result.before, result.state) is not None
+            assert difference(result.state_before, result.state) is not None
         one.restore()
         assert torch.equal(one.call.weight, before)
     assert torch.equal(model.weight, before)

@@ -436,7 +436,7 @@ def test_gradients_of_parameters_are_named() -> None:
 
 
 def test_without_gradients_nothing_runs_backward() -> None:
-    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward is None
+    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward_error is None
     assert result(lambda x: x + 1, torch.ones(1)).gradients is None
 
 

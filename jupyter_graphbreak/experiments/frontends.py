@@ -181,14 +181,14 @@ class Examination:
         if result.raised is not None:
             self.raised = describe_raised(result.raised, "capture" if compiles else "program")
             return None
-        mismatch = self._compare(eager.result, result)
+        mismatch = self._describe_mismatch(eager.result, result)
         if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first, eager.result)):
             eager.is_repeatable = self._compares_values = False
-            mismatch = self._compare(eager.result, result)
+            mismatch = self._describe_mismatch(eager.result, result)
         if mismatch and eager.is_random and self._draws_at_runtime(program, result):
             self._compares_values = False
             self.notes.append("draws different random numbers than eager from the same seed")
-            mismatch = self._compare(eager.result, result)
+            mismatch = self._describe_mismatch(eager.result, result)
         if mismatch:
             self.difference = (eager.first, mismatch)
         self._note_side_effects(result)
@@ -211,7 +211,7 @@ class Examination:
                 continue
             if result.raised is not None and case.expected.raised is None:
                 self.refused.append((case.input, result.raised.with_traceback(None)))
-            elif self.difference is None and (mismatch := self._compare(case.expected, result)):
+            elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
     def _run(self, program: Program, input_: Input) -> Result:
@@ -223,7 +223,7 @@ class Examination:
         self._warned_in_runs += result.effects.warnings
         return result
 
-    def _compare(self, expected: Result, result: Result) -> str | None:
+    def _describe_mismatch(self, expected: Result, result: Result) -> str | None:
         if expected.raised is not None:
             if result.raised is not None:
                 return None

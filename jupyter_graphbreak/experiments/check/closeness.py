@@ -190,7 +190,7 @@ class _Noise:
         self._size = size
         self._generator = torch.Generator().manual_seed(0)
 
-    def added_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
+    def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
         if not self._size:
             return value
         source = self._generator
@@ -223,4 +223,4 @@ def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
 def _to_double_tensor(value: torch.Tensor, noise: _Noise) -> torch.Tensor:
     if value.dtype not in _CONVERTED_DTYPES:
         return value
-    return noise.added_to(value.double(), torch.finfo(value.dtype).eps)
+    return noise.add_to(value.double(), torch.finfo(value.dtype).eps)

@@ -60,7 +60,7 @@ def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
 
-def _are_no_indices(_: torch.Tensor) -> bool:
+def _never_indices(_: torch.Tensor) -> bool:
     return False
 
 
@@ -74,7 +74,7 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
         names
     )
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else _are_no_indices
+    return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else _never_indices
 
 
 def look_like_indices(value: torch.Tensor) -> bool:

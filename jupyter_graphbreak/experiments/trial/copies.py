@@ -212,7 +212,7 @@ class _Copier:
         is_part = value.nbytes != memoryview(buffer).nbytes
         if is_part and (value.readonly or not value.nbytes):
             return self._copy_object(value)
-        start = _address(value) - _address(memoryview(value.obj)) if is_part else 0
+        start = _address_of(value) - _address_of(memoryview(value.obj)) if is_part else 0
         view: Any = memoryview(buffer).cast("B")[start : start + value.nbytes]
         return view.cast(value.format, value.shape)
 
@@ -493,7 +493,7 @@ def _defines_copying(cls: type) -> bool:
     return getattr(cls, "__deepcopy__", None) is not None
 
 
-def _address(view: memoryview) -> int:
+def _address_of(view: memoryview) -> int:
     return torch.frombuffer(view.cast("B"), dtype=torch.uint8).data_ptr()
 
 

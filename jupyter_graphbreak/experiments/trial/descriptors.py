@@ -57,12 +57,12 @@ class Descriptors:
             yield
         finally:
             made, self._usable, self._to_close = self._to_close, usable, to_close
-            _close(made)
+            _close_all(made)
 
 
-def _close(made: dict[int, tuple[int, int]]) -> None:
-    owned = _owned_by_files() if made else frozenset()
-    for descriptor, file in made.items():
+def _close_all(files: dict[int, tuple[int, int]]) -> None:
+    owned = _owned_by_files() if files else frozenset()
+    for descriptor, file in files.items():
         with contextlib.suppress(OSError):  # it was closed by other means
             if descriptor not in owned and _file_of(descriptor) == file:
                 os.close(descriptor)

@@ -40,7 +40,7 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     elements_in_rows = elements.numel() // _ELEMENTS * _ELEMENTS
     rows = elements[:elements_in_rows].view(-1, _ELEMENTS)
     # Neither autocast nor the matmul precision settings affect double precision.
-    weights = _weights().to(value.device)
+    weights = _random_weights().to(value.device)
     parts = [
         (rows[start : start + _CHUNK_ROWS].double() @ weights).to(value.dtype)
         for start in range(0, len(rows), _CHUNK_ROWS)
@@ -60,7 +60,7 @@ def shape_of(value: torch.Tensor) -> torch.Size:
 
 
 @functools.cache
-def _weights() -> torch.Tensor:
+def _random_weights() -> torch.Tensor:
     generator = torch.Generator().manual_seed(20)
     numbers = torch.randn(_ELEMENTS, _SUMS, generator=generator, device="cpu", dtype=torch.float64)
     return numbers / math.sqrt(_ELEMENTS)

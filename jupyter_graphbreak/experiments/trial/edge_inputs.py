@@ -143,7 +143,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
     if reads_gradients(first, fn):
-        give_gradient = functools.partial(_give_gradient, unchanged)
+        give_gradient = functools.partial(_with_grad, unchanged)
         arguments = map_tensors(first, give_gradient)
         values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
         example = describe(_WITH_GRADIENT, arguments, fn)
@@ -163,11 +163,11 @@ def _kind_changes(
         for suffix, make_values in values.items():
             changed = unless(may_be_indices, functools.partial(change, make_values), unchanged)
             yield f"{kind}{suffix}", kind, map_tensors(first, changed)
-    yield "all tensors empty", "empty tensors", map_tensors(first, _empty)
+    yield "all tensors empty", "empty tensors", map_tensors(first, _without_rows)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_RAISED_RANKS]:
         if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
-            changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
+            changed = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, _with_extra_dimension)
             kind = f"{name} {WITH_DIMENSION}"
             yield kind, kind, map_tensors(first, changed)
     for name, description, arguments in _shrunk_arguments(first, fn):
@@ -233,7 +233,7 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
                 yield kind, kind, first.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
-                changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
+                changed = functools.partial(_change_if_among, {id(value)}, functools.partial(_as_flag, flag=flag))
                 yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, changed)
 
 
@@ -280,9 +280,13 @@ def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
     for name, value in first.named(fn).items():
         if tensors_in(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in tensors_in(value)}
-            yield name, f"{name} empty", map_tensors(first, functools.partial(_change_only, ids, _empty))
+            yield name, f"{name} empty", map_tensors(first, functools.partial(_change_if_among, ids, _without_rows))
             # A size of one is broadcast.
-            yield name, f"{name} with one row", map_tensors(first, functools.partial(_change_only, ids, _first_row))
+            yield (
+                name,
+                f"{name} with one row",
+                map_tensors(first, functools.partial(_change_if_among, ids, _with_first_row_only)),
+            )
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
@@ -297,19 +301,19 @@ def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
     )
 
 
-def _empty(value: torch.Tensor) -> torch.Tensor:
+def _without_rows(value: torch.Tensor) -> torch.Tensor:
     return value[:0] if value.dim() else value
 
 
-def _first_row(value: torch.Tensor) -> torch.Tensor:
+def _with_first_row_only(value: torch.Tensor) -> torch.Tensor:
     return value[:1] if value.dim() else value
 
 
-def _with_dimension(value: torch.Tensor) -> torch.Tensor:
+def _with_extra_dimension(value: torch.Tensor) -> torch.Tensor:
     return torch.stack([value, value])
 
 
-def _change_only(ids: set[int], change: Change, value: torch.Tensor) -> torch.Tensor:
+def _change_if_among(ids: set[int], change: Change, value: torch.Tensor) -> torch.Tensor:
     return change(value) if id(value) in ids else value
 
 
@@ -404,7 +408,7 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     may_be_indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
-        change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
+        change = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change, unchanged))
 
 
@@ -438,7 +442,7 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
     tensors = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
-        yield "tensors that require gradients", _require_gradient
+        yield "tensors that require gradients", _with_requires_grad
 
 
 def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -454,12 +458,12 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
             yield f"{description}, {kind}", kind, map_tensors(changed, require)
 
 
-def _require_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
+def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
 
 
-def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
-    result = _require_gradient(change, value)
+def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
+    result = _with_requires_grad(change, value)
     if result.is_leaf and result.requires_grad:
         result.grad = torch.full_like(result, 2.0)
     return result

@@ -54,8 +54,8 @@ def with_effects(
             )
             if not ids_by_file[name]:
                 ids_by_file[name] = _new_id(sources)
-                sources.append(_source(ids_by_file[name], name, find_cell))
-            location = _location(ids_by_file[name], effect.place, find_cell)
+                sources.append(_new_source(ids_by_file[name], name, find_cell))
+            location = _new_location(ids_by_file[name], effect.place, find_cell)
         listed_effect = Effect(effect.kind, effect.what, location)
         if listed_effect not in listed_effects:
             listed_effects.append(listed_effect)
@@ -76,7 +76,7 @@ def locator(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
         for place in reversed(stack):
             ident = ids.get(place.filename)
             if ident is not None and not (packages.module_path(place.filename) or "").startswith("torch/"):
-                return _location(ident, place, find_cell)
+                return _new_location(ident, place, find_cell)
         return None
 
     return locate
@@ -87,7 +87,7 @@ def _new_id(sources: list[Source]) -> str:
     return next(ident for number in range(1, len(taken) + 2) if (ident := f"s{number}") not in taken)
 
 
-def _source(ident: str, filename: str, find_cell: FindCell) -> Source:
+def _new_source(ident: str, filename: str, find_cell: FindCell) -> Source:
     cell = find_cell(filename)
     if cell is not None:
         return Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
@@ -105,7 +105,7 @@ def _short_path(filename: str) -> str:
     return filename
 
 
-def _location(source: str, place: StackEntry, find_cell: FindCell) -> Location | None:
+def _new_location(source: str, place: StackEntry, find_cell: FindCell) -> Location | None:
     if place.line is None:
         return None
     cell = find_cell(place.filename)

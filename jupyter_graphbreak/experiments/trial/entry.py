@@ -228,7 +228,7 @@ class KeptEntries:
         if self._looks_for_nan:
             self._keep_with_nan(started, result)
         thread = get_ident()
-        self._compare_states([state for state in self._states if state[0] == thread])
+        self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
     def _keep_with_nan(self, started: StartedCall, result: Any) -> None:
@@ -254,7 +254,7 @@ class KeptEntries:
         """
         return next((self._with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
-    def _compare_states(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
+    def _record_state_changes(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, before in ended:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
             changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
@@ -293,7 +293,7 @@ class KeptEntries:
         """Leave out the entries that had an effect outside the copied objects."""
         self.effects += [effect for _, effect in recorder.observed]
         callables_with_effects = {callable_id for callers, _ in recorder.observed for callable_id in callers}
-        self._compare_states(self._states)
+        self._record_state_changes(self._states)
         self._states = []
         for entry, changes in self._changes:
             effect_on_state = state_effect(changes, [entry.call], recorder.lines)

@@ -177,13 +177,13 @@ def have_equal_bytes(one: torch.UntypedStorage, other: torch.UntypedStorage) -> 
         return True
     end_of_words = one.nbytes() // 8 * 8
     for dtype, start, end in ((torch.int64, 0, end_of_words), (torch.uint8, end_of_words, one.nbytes())):
-        one_view, other_view = (_view(storage, dtype, start, end) for storage in (one, other))
+        one_view, other_view = (_typed_view(storage, dtype, start, end) for storage in (one, other))
         if not torch.equal(one_view, other_view):
             return False
     return True
 
 
-def _view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, end: int) -> torch.Tensor:
+def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, end: int) -> torch.Tensor:
     size = dtype.itemsize
     view = torch.empty(0, dtype=dtype, device=storage.device)
     return view.set_(storage, start // size, ((end - start) // size,), (1,))
@@ -197,7 +197,7 @@ def available_memory(device: torch.device | None = None) -> int:
 
 
 def _free_on_machine() -> int:
-    for line in _lines(Path("/proc/meminfo")):
+    for line in _lines_of(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     try:
@@ -209,7 +209,7 @@ def _free_on_machine() -> int:
 def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> list[int]:
     """Return the free bytes of each control group, version 1 or 2, that limits this process."""
     free = []
-    for line in _lines(groups):
+    for line in _lines_of(groups):
         _, controllers, path = line.split(":", 2)
         if not controllers:
             free += _free_in_groups(root, path, "memory.max", "memory.current")
@@ -225,7 +225,7 @@ def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> 
         folders.append(folders[-1].parent)
     free = []
     for folder in dict.fromkeys([*folders, root]):
-        numbers = [next(_lines(folder / name), "") for name in (limit_file, usage_file)]
+        numbers = [next(_lines_of(folder / name), "") for name in (limit_file, usage_file)]
         if all(number.isdigit() for number in numbers):
             droppable = _droppable_bytes(folder)
             free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable)))
@@ -234,14 +234,14 @@ def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> 
 
 def _droppable_bytes(folder: Path) -> int:
     """Return how much of the used memory is file cache that the kernel can drop."""
-    for line in _lines(folder / "memory.stat"):
+    for line in _lines_of(folder / "memory.stat"):
         name, _, number = line.partition(" ")
         if name in {"inactive_file", "total_inactive_file"}:
             return int(number)
     return 0
 
 
-def _lines(path: Path) -> Any:
+def _lines_of(path: Path) -> Any:
     try:
         yield from path.read_text().splitlines()
     except OSError:

@@ -301,15 +301,15 @@ class _LineCounter:
         filename = frame.f_code.co_filename
         if filename not in self._counted:
             self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        return self._note if self._counted[filename] else None
+        return self._count_line if self._counted[filename] else None
 
-    def _note(self, frame: types.FrameType, event: str, _: Any) -> Any:
+    def _count_line(self, frame: types.FrameType, event: str, _: Any) -> Any:
         if event == "line":
             self._count += 1
             self.lines.add((frame.f_code.co_filename, frame.f_lineno))
         if self._count > _MAX_LINES:
             raise LineLimitError
-        return self._note
+        return self._count_line
 
 
 @contextlib.contextmanager

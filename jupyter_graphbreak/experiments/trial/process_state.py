@@ -344,7 +344,7 @@ def _file_mask() -> int:
 
 
 def set_environment(values: dict[str, str]) -> None:
-    """Restore the environment variables; variables that already have the right value are not set again."""
+    """Set the environment variables to saved values; those that already have the right value are not set again."""
     for name in os.environ.keys() - values.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})

@@ -216,7 +216,7 @@ class SeenCalls:
             self._signatures[key].add(signature)
         except TypeError:  # a key that cannot be hashed
             return
-        self._keep(key, started, seen_call)
+        self._add_call(key, started, seen_call)
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
@@ -238,7 +238,7 @@ class SeenCalls:
             seen_call.state = sketch_state(started.call, given_arguments)
         if not any(seen_call is known_call for known_call in calls):
             # Keep it even if it looks like an earlier call: it may have changed something that a sketch lacks.
-            self._keep(key, started, seen_call)
+            self._add_call(key, started, seen_call)
 
     def note_end(self) -> None:
         """Forget the objects of the call that this thread has made."""
@@ -257,7 +257,7 @@ class SeenCalls:
         """Return the number of all calls of an entry."""
         return self._totals.get(key, 0)
 
-    def _keep(self, key: Any, started: StartedCall, seen_call: SeenCall) -> None:
+    def _add_call(self, key: Any, started: StartedCall, seen_call: SeenCall) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
         numbers = {number: index for index, number in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}

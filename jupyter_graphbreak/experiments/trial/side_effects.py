@@ -210,7 +210,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
         if is_in_trial():
             handle_import(args[0], frame)
         return
-    kind_and_describe = _EVENTS.get(event) or _describe_family(event)
+    kind_and_describe = _EVENTS.get(event) or _family_of(event)
     if kind_and_describe is None:
         return
     kind, describe = kind_and_describe
@@ -245,7 +245,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _describe_family(event: str) -> tuple[EffectKind, Describe] | None:
+def _family_of(event: str) -> tuple[EffectKind, Describe] | None:
     return next(
         (
             (kind, _constant_description(description))
@@ -303,7 +303,7 @@ def _describe_process(args: tuple[Any, ...]) -> str:
     return f"starts the process {short_text(command[0])}"
 
 
-def _describe_with_address(verb: str) -> Describe:
+def _description_with_address(verb: str) -> Describe:
     def describe(args: tuple[Any, ...]) -> str:
         address = next((arg for arg in args[1:] if isinstance(arg, tuple | str)), "")
         name = ":".join(map(str, address[:2])) if isinstance(address, tuple) else short_text(address)
@@ -316,7 +316,7 @@ def _constant_description(description: str) -> Describe:
     return lambda _: description
 
 
-def _describe_with_first_argument(verb: str) -> Describe:
+def _description_with_first_argument(verb: str) -> Describe:
     return lambda args: f"{verb} {short_text(args[0])}" if args else verb
 
 
@@ -357,31 +357,31 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
     "os.truncate": ("file", _describe_truncation),
-    "os.remove": ("file", _describe_with_first_argument("deletes the file")),
-    "os.rename": ("file", _describe_with_first_argument("renames")),
-    "os.mkdir": ("file", _describe_with_first_argument("creates the folder")),
-    "os.rmdir": ("file", _describe_with_first_argument("deletes the folder")),
-    "os.link": ("file", _describe_with_first_argument("creates a link to")),
-    "os.symlink": ("file", _describe_with_first_argument("creates a link to")),
-    "tempfile.mkstemp": ("file", _describe_with_first_argument("creates the file")),
-    "tempfile.mkdtemp": ("file", _describe_with_first_argument("creates the folder")),
-    "socket.connect": ("network", _describe_with_address("connects to")),
-    "socket.bind": ("network", _describe_with_address("listens at")),
-    "socket.sendto": ("network", _describe_with_address("sends to")),
-    "socket.sendmsg": ("network", _describe_with_address("sends to")),
-    "socket.getaddrinfo": ("network", _describe_with_first_argument("looks up the host")),
-    "socket.gethostbyname": ("network", _describe_with_first_argument("looks up the host")),
-    "socket.gethostbyaddr": ("network", _describe_with_first_argument("looks up the host")),
+    "os.remove": ("file", _description_with_first_argument("deletes the file")),
+    "os.rename": ("file", _description_with_first_argument("renames")),
+    "os.mkdir": ("file", _description_with_first_argument("creates the folder")),
+    "os.rmdir": ("file", _description_with_first_argument("deletes the folder")),
+    "os.link": ("file", _description_with_first_argument("creates a link to")),
+    "os.symlink": ("file", _description_with_first_argument("creates a link to")),
+    "tempfile.mkstemp": ("file", _description_with_first_argument("creates the file")),
+    "tempfile.mkdtemp": ("file", _description_with_first_argument("creates the folder")),
+    "socket.connect": ("network", _description_with_address("connects to")),
+    "socket.bind": ("network", _description_with_address("listens at")),
+    "socket.sendto": ("network", _description_with_address("sends to")),
+    "socket.sendmsg": ("network", _description_with_address("sends to")),
+    "socket.getaddrinfo": ("network", _description_with_first_argument("looks up the host")),
+    "socket.gethostbyname": ("network", _description_with_first_argument("looks up the host")),
+    "socket.gethostbyaddr": ("network", _description_with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _constant_description("looks up a host")),
     "socket.sethostname": ("state", _constant_description(HOSTNAME)),
     "socket.__new__": ("network", _constant_description("creates a socket")),
-    "urllib.Request": ("network", _describe_with_first_argument("requests")),
+    "urllib.Request": ("network", _description_with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
     "os.system": ("process", lambda args: f"runs the command {without_setting(short_text(args[0]))}"),
-    "os.exec": ("process", _describe_with_first_argument("replaces this process with")),
+    "os.exec": ("process", _description_with_first_argument("replaces this process with")),
     "os.spawn": ("process", _constant_description("starts a process")),
-    "os.posix_spawn": ("process", _describe_with_first_argument("starts the process")),
-    "os.startfile": ("process", _describe_with_first_argument("opens")),
+    "os.posix_spawn": ("process", _description_with_first_argument("starts the process")),
+    "os.startfile": ("process", _description_with_first_argument("opens")),
     "os.fork": ("process", _constant_description("forks this process")),
     "os.forkpty": ("process", _constant_description("forks this process")),
     "pty.spawn": ("process", _constant_description("starts a process")),
@@ -390,12 +390,12 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "signal.pthread_kill": ("process", _constant_description("sends a signal")),
     "_thread.start_new_thread": ("process", _constant_description(STARTS_THREAD)),
     "_thread.start_joinable_thread": ("process", _constant_description(STARTS_THREAD)),
-    "webbrowser.open": ("process", _describe_with_first_argument("opens a browser at")),
+    "webbrowser.open": ("process", _description_with_first_argument("opens a browser at")),
     "sqlite3.connect": ("database", _describe_database),
     "builtins.input": ("process", _constant_description(WAITS_FOR_INPUT)),
     "builtins.breakpoint": ("process", _constant_description("waits for a debugger")),
     "time.sleep": ("process", describe_sleep),
-    "ctypes.dlopen": ("process", _describe_with_first_argument("loads the library")),
+    "ctypes.dlopen": ("process", _description_with_first_argument("loads the library")),
     "ctypes.call_function": ("process", _constant_description("calls a function of a library")),
     **dict.fromkeys(
         ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),

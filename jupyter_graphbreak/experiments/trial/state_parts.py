@@ -183,17 +183,17 @@ def logging_parts() -> Iterator[Part]:
     yield Part(  # this part has no names, because a new logger is not an effect
         "creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers, frozenset(),
     )  # fmt: skip
-    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
+    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
                frozenset({"addLevelName"}))  # fmt: skip
     yield Part(
         "changes loggers",
         _logger_states,
-        _set_loggers,
+        _restore_loggers,
         frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
                    "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
                    "level"}),
     )  # fmt: skip
-    yield Part("sets PyTorch's loggers", _pytorch_loggers, _set_pytorch_loggers, _PYTORCH_LOGGING_NAMES)
+    yield Part("sets PyTorch's loggers", _pytorch_loggers, _restore_pytorch_loggers, _PYTORCH_LOGGING_NAMES)
     yield Part("sets attributes of a log handler", _handler_attributes, restore_attributes,
                frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
 
@@ -267,7 +267,7 @@ def _pytorch_loggers() -> _LoggerSettings:
     return _LoggerSettings(_LOGGERS.of_pytorch())
 
 
-def _set_pytorch_loggers(before: _LoggerSettings) -> None:
+def _restore_pytorch_loggers(before: _LoggerSettings) -> None:
     for log, (level, disabled, propagate, *handlers) in before.by_logger().items():
         if log.level != level:
             log.setLevel(level)
@@ -315,7 +315,7 @@ def _restore_named_loggers(before: _NamedLoggers) -> None:
             by_name.pop(name)
 
 
-def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
+def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
     for names_in_place, before in zip(_LEVEL_NAMES, names, strict=True):
         names_in_place.clear()
         names_in_place.update(before)
@@ -355,7 +355,7 @@ def _is_of_library(name: str) -> bool:
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 
 
-def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
+def _restore_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _logger_states().items():
         if log not in before and _is_of_library(log.name):  # set up when a trial imported the library
             continue

@@ -49,7 +49,10 @@ def _changes_objects(file: str) -> bool:
     own_names = {name for statement in statements for name in _defined_names(statement)}
     harmless = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
     harmless |= own_names | {"__file__", "__name__"}
-    return any(_is_change(statement, own_names) or _calls_user_code(statement, harmless) for statement in statements)
+    return any(
+        _changes_other_objects(statement, own_names) or _calls_user_code(statement, harmless)
+        for statement in statements
+    )
 
 
 def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
@@ -136,7 +139,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _statements([part for part in value if isinstance(part, ast.stmt)])
 
 
-def _is_change(statement: ast.stmt, own_names: set[str]) -> bool:
+def _changes_other_objects(statement: ast.stmt, own_names: set[str]) -> bool:
     match statement:
         case ast.Expr(ast.Call(ast.Name(id="print"))):
             return False

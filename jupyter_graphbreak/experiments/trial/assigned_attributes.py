@@ -163,7 +163,7 @@ class LoadedModules(dict[str, types.ModuleType]):
         return is_own_name or package not in {name, *before}
 
     def restore(self) -> None:
-        """Undo later changes, except imports."""
+        """Undo all changes of ``sys.modules`` since :meth:`now`, except imports."""
         for name in self.now().added_since(self):
             del sys.modules[name]
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
@@ -223,7 +223,7 @@ def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...])
 
 
 def _is_object_of_library(item: Any, holder: Any) -> bool:
-    """Return whether an object with attributes belongs to the module of a library that holds it."""
+    """Return whether an object with attributes belongs to a library's module that contains it."""
     is_in_library_module = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
     return is_in_library_module and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
 

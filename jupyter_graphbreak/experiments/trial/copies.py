@@ -327,7 +327,7 @@ class _Copier:
         return value
 
     def _separate_attributes(self, value: Any, result: Any) -> Any:
-        """Return a copy that a class made, with copies of the attributes that it shares with the original."""
+        """Replace the attributes that a copy made by its class shares with the original, and return the copy."""
         if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
             original_attributes = vars(value)
             shared = {key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item}

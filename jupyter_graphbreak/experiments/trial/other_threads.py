@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _ThreadStream(io.TextIOWrapper):
-    """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
+    """A stream that writes to another stream on threads that redirect it, and otherwise to the process's stream.
 
     Dynamo does not trace the methods, as for a standard stream, so a break at one of them has the program's line.
     """
@@ -246,7 +246,7 @@ def _namespace_of(module: Any) -> dict[str, Any]:
 
 
 def _namespace_at(filename: str) -> dict[str, Any]:
-    """Return the global names of the warning code on this thread."""
+    """Return the globals of the code in a file that issues the warning on this thread."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
     while frame is not None:
         if frame.f_code.co_filename == filename:
@@ -256,7 +256,7 @@ def _namespace_at(filename: str) -> dict[str, Any]:
 
 
 class _Probe(Warning):
-    """Exposes the version of the filters, which Python writes to a registry."""
+    """A warning that makes Python write the version of the filters to a registry."""
 
 
 def filters_version() -> Any:

@@ -116,7 +116,7 @@ _OPTIONAL_MODULES = (
 
 @functools.lru_cache(maxsize=4)
 def _cached_parts(*_: object) -> tuple[Part, ...]:
-    """Return the parts of the process's state, which depend on the loaded modules; each trial asks for them twice."""
+    """Return the parts of the process's state, which depend on the loaded modules; cached for later trials."""
     return tuple(_parts())
 
 

@@ -241,7 +241,7 @@ class SeenCalls:
             self._add_call(key, started, seen_call)
 
     def note_end(self) -> None:
-        """Forget the objects of the call that this thread has made."""
+        """Forget the call that this thread has made, with its objects."""
         self._current.pop(get_ident(), None)
 
     def close(self) -> None:

@@ -157,7 +157,7 @@ class Identities:
     __hash__ = None  # type: ignore[assignment]
 
 
-#: No objects, such as the further attributes of most loggers.
+#: An empty group of objects: most loggers have no further attributes.
 _NO_OBJECTS = Identities(())
 
 

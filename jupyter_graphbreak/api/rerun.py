@@ -181,7 +181,7 @@ class Rerun:
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
-                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.wrapped)))
+                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:
             first_entry = self._kept.entries[0]
@@ -198,12 +198,12 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.check.checking import check_instances, instances_of
+        from jupyter_graphbreak.experiments.check.checking import check_instances, group_instances
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, latest_start = _deadlines(seconds)
         checks = []
-        groups = {id(group[0]): group for group in instances_of(self._kept.entries)}
+        groups = {id(group[0]): group for group in group_instances(self._kept.entries)}
         for entry in self._entries(latest_start, "checked"):
             if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue

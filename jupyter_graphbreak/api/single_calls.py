@@ -409,10 +409,10 @@ def compare(
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *first.args, **first.kwargs)
-    entry = replace(entry, twins=copied.twins, kept=copied.kept) if copied is not None else entry
+    entry = replace(entry, twins=copied.twins, kept_names=copied.kept_names) if copied is not None else entry
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
-        effect = effects.of(entry.call) if effects is not None else None
+        effect = effects.effect_of(entry.call) if effects is not None else None
         with entry.set_up(), limit_time(end):
             if effect is not None:
                 return _stopped_comparison(entry, first, effect, find_cell)

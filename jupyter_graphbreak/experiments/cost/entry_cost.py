@@ -43,7 +43,7 @@ from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import located_by
+from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -190,7 +190,7 @@ def measure_entry(
         work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
         correspondence = Correspondence(own, run if run is not None else own, entry.frame)
         sources = {name: correspondence.source(ident) for ident, name in files.items()}
-        locate = located_by(sources, find_cell)
+        locate = locator(sources, find_cell)
         on_processor = isinstance(compiled.clock, ProcessorClock)
         overhead = Overhead(mark_us(calls[1]), graph_to_break_us(calls[2])) if on_processor else NO_OVERHEAD
         whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, TensorSketch
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
     METHOD_OWNER,
@@ -241,7 +241,7 @@ def _about_kept(guard: str, varied: Varied) -> str:
     partials = {
         str(variation.path)
         for variation in varied.others
-        if any(isinstance(value, Other) and value.kind is functools.partial for value in variation.values)
+        if any(isinstance(value, OpaqueSketch) and value.kind is functools.partial for value in variation.values)
     }
     if kept["function"] is not None or name in partials:
         return (
@@ -343,7 +343,7 @@ def _about_own_state(variation: OtherVariation) -> str:
 
 
 def _about_length(variation: OtherVariation) -> str:
-    kinds = {value.kind for value in variation.values if isinstance(value, Container)}
+    kinds = {value.kind for value in variation.values if isinstance(value, ContainerSketch)}
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
     return _LENGTH_STEP.format(name=variation)

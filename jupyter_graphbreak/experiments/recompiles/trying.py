@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.difference import describe_error, diff
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
@@ -444,7 +444,7 @@ def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
         sketch: Any = call.values.get(axis.path)
         if isinstance(axis, Size) and isinstance(sketch, TensorSketch):
             values.append(sketch.shape[axis.dim])
-        elif isinstance(axis, NumberList) and isinstance(sketch, Container):
+        elif isinstance(axis, NumberList) and isinstance(sketch, ContainerSketch):
             values.append(len(sketch.keys))
         elif isinstance(axis, Number) and type(sketch) in {int, float}:
             values.append(sketch)
@@ -557,7 +557,7 @@ def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigne
                 arguments[axis.path] = dataclasses.replace(known, shape=shape, data=None)
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
-            arguments[axis.path] = Container(axis.kind, tuple(range(int(value))))
+            arguments[axis.path] = ContainerSketch(axis.kind, tuple(range(int(value))))
             arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value

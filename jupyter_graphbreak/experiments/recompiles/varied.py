@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.families.precomputing import Readings
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, TensorSketch
 from jupyter_graphbreak.report.guards import plain_guard
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
     of_others = {
         part
         for path, sketch in values.items()
-        if isinstance(sketch, TensorSketch | Other)
+        if isinstance(sketch, TensorSketch | OpaqueSketch)
         for part in (*_paths_to(path),)
     }
     selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
@@ -221,7 +221,7 @@ def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
 def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
     """Yield the lists and tuples of numbers in arguments whose contents differ between calls."""
     for path, first in (calls[0].arguments if calls else {}).items():
-        if not isinstance(first, Container) or first.kind not in {list, tuple}:
+        if not isinstance(first, ContainerSketch) or first.kind not in {list, tuple}:
             continue
         contents = [_numbers_in(call, path) for call in calls if path in call.arguments]
         if None not in contents and len(set(contents)) > 1:
@@ -231,7 +231,7 @@ def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
 def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
     """Return the contents of a list or tuple of numbers; ``None`` for anything else."""
     sketch = call.arguments[path]
-    if not isinstance(sketch, Container) or sketch.kind not in {list, tuple}:
+    if not isinstance(sketch, ContainerSketch) or sketch.kind not in {list, tuple}:
         return None
     values = [call.arguments.get(path.into("item", index)) for index in sketch.keys]
     numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
@@ -240,7 +240,7 @@ def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
 
 def _is_growing_cache(sketch: Sketch) -> bool:
     """Return whether a value is a cache of transformers whose length is not fixed."""
-    if not isinstance(sketch, Other) or not sketch.kind.__module__.startswith("transformers."):
+    if not isinstance(sketch, OpaqueSketch) or not sketch.kind.__module__.startswith("transformers."):
         return False
     return "Cache" in sketch.kind.__name__ and "Static" not in sketch.kind.__name__
 
@@ -260,14 +260,14 @@ def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
 def _replaced_container(path: Path, by_path: dict[Path, list[Sketch]]) -> tuple[type | None, int]:
     """Return the class and the length of the list or tuple to replace, if a number is in one."""
     around = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
-    if not isinstance(around, Container):
+    if not isinstance(around, ContainerSketch):
         return None, 0
     is_replaced = around.kind is tuple or (around.kind is list and path.root.kind == "argument")
     return (around.kind, len(around.keys)) if is_replaced else (None, 0)
 
 
 def _is_partial(sketch: Sketch) -> bool:
-    return isinstance(sketch, Container) and sketch.kind is functools.partial
+    return isinstance(sketch, ContainerSketch) and sketch.kind is functools.partial
 
 
 def _paths_to(path: Path) -> Iterator[Path]:
@@ -302,7 +302,7 @@ def _other_variations(path: Path, sketches: list[Sketch]) -> list[OtherVariation
         if not any(type(sketch) is type(known) and sketch == known for known in distinct):
             distinct.append(sketch)
     is_new_each_time = (
-        all(isinstance(sketch, Other) for sketch in sketches)
+        all(isinstance(sketch, OpaqueSketch) for sketch in sketches)
         and len({sketch.identity for sketch in sketches}) == len(sketches) > 1
     )
     if len(distinct) == 1 and not is_new_each_time:
@@ -314,7 +314,7 @@ def _other_variations(path: Path, sketches: list[Sketch]) -> list[OtherVariation
         kind = "flag"
     elif all(isinstance(sketch, str | enum.Enum) for sketch in distinct):
         kind = "text"
-    elif all(isinstance(sketch, Container) for sketch in distinct):
+    elif all(isinstance(sketch, ContainerSketch) for sketch in distinct):
         kind = "length"
     else:
         kind = "kind"

@@ -123,7 +123,7 @@ def _with_switches(entry: Entry, change: Change) -> Subject:
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
     for code in codes:
         exec(code, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, kept=subject.kept_names())
+    return Subject(subject.call, subject.arguments, kept_names=subject.kept_names())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:

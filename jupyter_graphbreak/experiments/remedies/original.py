@@ -143,8 +143,8 @@ class Original:
             self._reference = Reference(entry.call, first)
             derived = self._reference.cases(patience_s=min(_MAX_DERIVING_S, seconds_left() * _SHARE_OF_INPUTS))
             others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
-            if self._reference.repeatable:  # otherwise the function may read uninitialized memory, or the clock
-                others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
+            if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
+                others = [case for case in others if seconds_left() > 0 and self._reference.has_repeatable_result(case)]
         #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first, self._reference.result), *others]
         self._edges: list[ReferenceCase] | None = None
@@ -158,7 +158,7 @@ class Original:
         if self._edges is None:
             most = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.repeatable else iter(())
+                edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.is_repeatable else iter(())
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
@@ -182,9 +182,9 @@ class Original:
         return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether the function returns the same result again."""
-        return bool(self._reference.repeatable)
+        return bool(self._reference.is_repeatable)
 
     def varying_places(self) -> frozenset[str]:
         """Return the places in arguments and state whose values vary, such as the time of day or an address."""
@@ -204,7 +204,7 @@ class Original:
         """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
         subject.restore()
         subject.assign(trial.input.state)
-        if trial.input.again and self._reference.changed:
+        if trial.input.follows_first_input and self._reference.changed:
             run(program, subject, subject.with_copies(self.pool[0].input.arguments), gradients=False)
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 

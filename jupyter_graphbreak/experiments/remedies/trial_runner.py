@@ -282,7 +282,7 @@ class TrialRunner:
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 
     def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:
-        values = self._uncompiled_original.repeatable
+        values = self._uncompiled_original.is_repeatable
         return differences(case.expected, result, values=values, varying=self._varying, signs_of_zero=signs_of_zero)
 
     def run_trial(
@@ -545,7 +545,7 @@ class TrialRunner:
                 else "there are as many breaks as before"
             )
             return "another break", then
-        if not self._uncompiled_original.repeatable:
+        if not self._uncompiled_original.is_repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
 

@@ -40,7 +40,7 @@ class Change:
         Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as the ends of sentences.
-    inner : tuple of InnerCall
+    inner_calls : tuple of InnerCall
         The modules to compile inside the function.
     """
 
@@ -49,12 +49,12 @@ class Change:
     codes: tuple[str, ...] = ()
     compiles_itself: bool = False
     assumptions: tuple[str, ...] = ()
-    inner: tuple[InnerCall, ...] = ()
+    inner_calls: tuple[InnerCall, ...] = ()
 
     @property
     def inner_places(self) -> frozenset[tuple[str, str]]:
         """The place of each module to compile inside the function, with the method; empty if the module is called."""
-        return frozenset((place, part.method) for part in self.inner for place in part.places)
+        return frozenset((place, part.method) for part in self.inner_calls for place in part.places)
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
@@ -67,7 +67,7 @@ class Change:
             self.codes,
             self.compiles_itself or proposal.compiles_itself,
             tuple(dict.fromkeys([*self.assumptions, *proposal.assumptions])),
-            (*self.inner, *proposal.inner),
+            (*self.inner_calls, *proposal.inner_calls),
         )
         return change.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
 

@@ -213,7 +213,7 @@ class _BreakRemedyBuilder:
 
     def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
-        parts, frame = candidate.result.change.inner, self._search.runner.entry.frame
+        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
         if not parts or frame is None:
             return
         inside = {(self._ids.get(filename), name) for part in parts for filename, name in part.functions}

@@ -644,7 +644,7 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
         for name in first.settings.keys() & second.settings.keys()
         if not isinstance(first.settings[name], list) and first.settings[name] != second.settings[name]
     ]
-    if conflicting or first.inner or second.inner or (first.compiles_itself and second.compiles_itself):
+    if conflicting or first.inner_calls or second.inner_calls or (first.compiles_itself and second.compiles_itself):
         return None
     assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
     joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions)

@@ -145,14 +145,14 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
 
     monkeypatch.setattr(Search, "_run_trial", no_time)
     report = jupyter_graphbreak.try_remedies(train, torch.ones(2, 3))
-    assert [change.inner_places for change in changes[:1]] == [{("MODEL", "")}]
+    assert [change.inner_calls_places for change in changes[:1]] == [{("MODEL", "")}]
     assert len(report.breaks) == 2
 
 
 def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(search_: Search, change: Change, *_: Any, **__: Any) -> TrialResult:
-        limits.append((bool(change.inner), search_.deadline - clock.now))
-        clock.now += limits[-1][1] if change.inner else 1
+        limits.append((bool(change.inner_calls), search_.deadline - clock.now))
+        clock.now += limits[-1][1] if change.inner_calls else 1
         return TrialResult(change, "not tried", NO_TIME)
 
     limits: list[tuple[bool, float]] = []

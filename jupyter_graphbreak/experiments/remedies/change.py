@@ -98,8 +98,8 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
     """Return the ranges of lines that differ; no new range is a single empty line, which would look like a deletion."""
     hunks: list[tuple[int, int, int, int]] = []
-    for kind, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
+    for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
             continue
         hunk = first, last, new_first, new_last
         if new[new_first:new_last] == [""]:  # include an equal line after or before the range
@@ -248,13 +248,13 @@ def library_switches(change: Change) -> list[KnownSwitch]:
 @contextlib.contextmanager
 def restored_switches(change: Change) -> Iterator[None]:
     """When the context ends, restore the environment and the state of libraries that a change's switches may set."""
-    before = dict(os.environ)
+    saved_environment = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]
     try:
         yield
     finally:
-        set_environment(before)
+        set_environment(saved_environment)
         for owner, values in attributes:
             _restore_attributes(owner, values)
 

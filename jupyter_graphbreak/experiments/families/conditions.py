@@ -179,7 +179,7 @@ def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, st
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers in an expression are exact in single precision, and compared without computing with them.
+    """Return whether an expression only compares numbers that are exact in single precision.
 
     Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
     """
@@ -199,7 +199,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Whether a number is exact in single precision."""
+    """Return whether a number is exact in single precision."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

@@ -82,13 +82,13 @@ def assumptions_of(
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
-    """Whether an expression asks for the class or an attribute of an object, which trials do not change."""
+    """Return whether an expression asks for the class or an attribute of an object, which trials do not change."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(dotted(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:
-    """Whether an enclosing expression may skip an expression of a statement."""
+    """Return whether an enclosing expression may skip an expression of a statement."""
     inner = node
     for outer in draft.ancestors(node):
         if isinstance(outer, ast.stmt):
@@ -104,7 +104,7 @@ def is_protected(draft: Draft, node: ast.AST) -> bool:
 
 
 def is_handled(draft: Draft, node: ast.AST) -> bool:
-    """Whether an enclosing statement of the same function may handle what a piece of code raises."""
+    """Return whether an enclosing statement of the same function may handle what a piece of code raises."""
     inner = node
     for outer in draft.ancestors(node):
         if isinstance(outer, FunctionNode):
@@ -121,14 +121,14 @@ def is_handled(draft: Draft, node: ast.AST) -> bool:
 
 
 def _may_handle(node: ast.AST, errors: ast.expr | None) -> bool:
-    """Whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
+    """Return whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
     names = {dotted(part) for part in (errors.elts if isinstance(errors, ast.Tuple) else [errors]) if part is not None}
     reads_number = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item"
     return not (reads_number and names and names.isdisjoint({"RuntimeError", "Exception", "BaseException"}))
 
 
 def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
-    """Whether a context may suppress what code raises, as far as its name and its definition in the source show."""
+    """Return whether a context may suppress what code raises, judging by its name and its definition."""
     name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     if name == "suppress" and isinstance(context, ast.Call):
         return any(_may_handle(node, error) for error in context.args)
@@ -152,7 +152,7 @@ def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
 
 
 def _is_risky(draft: Draft, node: ast.expr) -> bool:
-    """Whether an expression may raise in a way that trials on different inputs do not show."""
+    """Return whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Call):
@@ -167,7 +167,7 @@ def _is_called(function: FunctionNode, name: str) -> bool:
 
 
 def _is_harmless(function: FunctionNode) -> bool:
-    """Whether a function of the source has no side effects and never raises, as far as its syntax shows."""
+    """Return whether a function of the source has no side effects and never raises, as far as its syntax shows."""
     leaves = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
     nodes = list(ast.walk(function))
     effects = any(isinstance(node, ast.Call) and not has_no_side_effects(node) for node in nodes)
@@ -175,7 +175,7 @@ def _is_harmless(function: FunctionNode) -> bool:
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
-    """Whether Python may divide by zero here: the divisor is neither a constant nor, by its syntax, a tensor."""
+    """Return whether Python may divide by zero here: the divisor is neither a constant nor, by its syntax, a tensor."""
     if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
         return False
     if isinstance(node.right, ast.Constant):
@@ -188,7 +188,7 @@ def _divides_by_unknown(node: ast.BinOp) -> bool:
 
 
 def _is_of_size(node: ast.expr) -> bool:
-    """Whether an expression is a size or a shape."""
+    """Return whether an expression is a size or a shape."""
     match node:
         case ast.Attribute():
             return node.attr in _SIZE_ATTRIBUTES

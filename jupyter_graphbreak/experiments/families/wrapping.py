@@ -190,7 +190,7 @@ def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> boo
 
 
 def _is_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
-    """Whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
+    """Return whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
     method = call.func
     return (
         compiled_names.method == "forward"
@@ -201,7 +201,7 @@ def _is_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
 
 
 def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
-    """Whether an expression is the wrapped function, an object of its class, or the method of such an object."""
+    """Return whether an expression is the wrapped function, an object of its class, or the method of such an object."""
     is_method = (
         isinstance(node, ast.Attribute)
         and node.attr == compiled_names.method
@@ -211,7 +211,7 @@ def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
 
 
 def _defines(draft: Draft, name: str) -> bool:
-    """Whether a source defines a function or class of this name."""
+    """Return whether a source defines a function or class of this name."""
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 
@@ -255,7 +255,7 @@ def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
 
 
 def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
-    """Whether a source compiles something unidentified, which may be the function.
+    """Return whether a source compiles something unidentified, which may be the function.
 
     A source other than the function's own may compile attributes of anything. A function that compiles its argument
     counts if one of the names is passed to it, and so does ``block.compile()`` of an unknown object for a method.
@@ -295,12 +295,12 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
-    """Whether an expression is one of the given names, or creates an object of a class with such a name."""
+    """Return whether an expression is one of the given names, or creates an object of a class with such a name."""
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
 def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
-    """Whether a source compiles one of the names in a form that we cannot move.
+    """Return whether a source compiles one of the names in a form that we cannot move.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
@@ -384,7 +384,7 @@ def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
 
 
 def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
-    """Whether a decorator is one of torch's: other decorators may register the function under its name."""
+    """Return whether a decorator is one of torch's: other decorators may register the function under its name."""
     name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch}
 

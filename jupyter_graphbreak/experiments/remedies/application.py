@@ -32,7 +32,7 @@ class CannotApplyError(Exception):
 
 
 class ThreadRunsChangeError(CannotApplyError):
-    """A change cannot be applied now because a different user thread would run the changed code."""
+    """A change cannot be applied now because another thread of the user would run the changed code."""
 
 
 #: Names that code compiles, and names that it assigns at the top level.
@@ -57,7 +57,7 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 
 
 def compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, and those that assign what it compiles, by their file names.
+    """Return the cells that call ``compile`` or assign what it compiles, by their file names.
 
     For a cell that ran repeatedly, only the last text counts.
 
@@ -86,7 +86,7 @@ class LiveFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions of some of the files.
+        """Return the functions defined in some of the files.
 
         The first call searches all objects of the process, which takes a tenth of a second or more.
 
@@ -137,7 +137,7 @@ _FROZEN_FUNCTIONS = _FrozenFunctions()
 
 
 def _frozen_objects() -> list[Any]:
-    """Return the objects that ``gc.freeze`` hides and that others refer to."""
+    """Return the objects that ``gc.freeze`` hides and that other objects refer to."""
     visible_objects = gc.get_objects()
     seen_ids = set(map(id, visible_objects))
     frozen_objects: list[Any] = []
@@ -190,14 +190,14 @@ class Program:
 
 
 class NewDefinition(NamedTuple):
-    """A top-level function that the change adds, or whose decorators it changes, or a module that it imports there."""
+    """A function that a change adds or decorates differently at the top level, or a module that it imports there."""
 
     name: str
     code: CodeType
 
 
 class Application:
-    """A change of the functions of this process that can be applied repeatedly.
+    """A change of functions in this process, which can be applied repeatedly.
 
     The new code objects are created only once, because Dynamo finds compiled code by its code object.
 
@@ -249,7 +249,7 @@ class Application:
     def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if a different user thread is running, because it must not run changed code.
+        """Change only copies if another thread of the user is running, because it must not run changed code.
 
         Raises
         ------
@@ -369,7 +369,7 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
 
 
 def _is_same_constant(one: object, other: object) -> bool:
-    """Whether two constants are equal, or two code objects except for their line numbers."""
+    """Return whether two constants are equal, or two code objects except for their line numbers."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (
@@ -415,7 +415,7 @@ def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
 
 @contextlib.contextmanager
 def _changed_linecache(filename: str, text: str) -> Iterator[None]:
-    """Let tracebacks and reports of this thread show the new text of a file."""
+    """Make tracebacks and reports of this thread show the new text of a file."""
     lines = [line + "\n" for line in text.split("\n")]
     changed_file, original_getlines, thread = filename, linecache.getlines, get_ident()
 

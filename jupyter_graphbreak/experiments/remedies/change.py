@@ -96,7 +96,7 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ; no new range is a single empty line, which would look like a deletion."""
+    """Return the ranges of lines that differ; no new range is one empty line, which would look like a deletion."""
     hunks: list[tuple[int, int, int, int]] = []
     for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -198,7 +198,7 @@ def remedy_of_change(
     original: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:
-    """Return a tried change as a remedy; the caller adds the breaks or recompiles that the remedy is for.
+    """Return a change after its trial as a remedy; the caller adds the breaks or recompiles that the remedy is for.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def remedy_of_change(
 
 
 def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return the remedy that states the decision for a person; the caller adds its purpose.
+    """Return a remedy that states what a person has to decide; the caller adds what it is for.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def library_switches(change: Change) -> list[KnownSwitch]:
 
 @contextlib.contextmanager
 def restored_switches(change: Change) -> Iterator[None]:
-    """When the context ends, restore the environment and the state of libraries that a change's switches may set."""
+    """Restore the environment and the library state that a change's switches may set when the context ends."""
     saved_environment = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if no time is left.
+#: Seconds that the first run on copies may take even if the time is up.
 _MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
 _SHARE_OF_EARLIER_ENTRY = 0.7
@@ -265,7 +265,7 @@ def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
-    """Return whether a break occurs only in code that was compiled again."""
+    """Return whether some break occurs only in recompiled code."""
     recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
         if frame.caller in recompiled_frames:
@@ -274,7 +274,7 @@ def _has_breaks_of_recompiles(report: Report) -> bool:
 
 
 def _sorted_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Collection[str]) -> list[Entry]:
-    """Sort entries by how often the breaks to begin with occur, then by how often all breaks occur, highest first.
+    """Sort entries by how often the breaks to try first occur in them, then by how often any break occurs.
 
     An entry that reuses code adds no breaks.
     """

@@ -38,7 +38,7 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile, where modules that are alike count once.
+#: The maximum number of modules and functions to compile; modules that are alike count once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
@@ -130,12 +130,12 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / total_ops)
 
 
-#: The lines at which a function breaks or is skipped, with the ids of the breaks; skipped functions have their own ids.
+#: The lines at which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
 _BreakingLines = dict[tuple[str, int], set[str]]
 
 
 def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
-    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, those that called them."""
+    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, the lines of their calls."""
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
     skipped = [
@@ -194,7 +194,7 @@ def _breaks_in(code: CodeType | None, breaking: _BreakingLines) -> set[str]:
 
 
 def _user_function_name(node: CallNode) -> str | None:
-    """Return the name of a function at the top level of a source that is not a library's."""
+    """Return the name of a function at the top level of the user's sources."""
     code = node.code
     if code is None or not code.co_qualname.isidentifier() or is_library(code.co_filename):
         return None
@@ -231,7 +231,7 @@ def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> 
 
 
 def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
-    """Return a key that is the same for modules that are alike."""
+    """Return a key that modules have in common if they are alike."""
     if node.module is None:
         return (node.code,)
     return node.code, _INDEX_PATTERN.sub("[]", places[id(node.module)]), node.method
@@ -325,7 +325,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
 
 
 def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
-    """Return the node of a call that begins; for a function that is part of its caller, the caller's node."""
+    """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZERS:
         return CallNode()  # its operations do not count

@@ -98,12 +98,12 @@ def record_sides() -> Iterator[dict[int, set[bool | None]]]:
 
 #: The maximum number of inputs of a trial, without those that a condition requires.
 _MAX_INPUTS = 6
-#: Seconds after which no further inputs are derived.
+#: Seconds after which no more inputs are derived.
 _MAX_DERIVING_S = 10.0
 #: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
 _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
-#: The share of the remaining time after which no further inputs are derived.
+#: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.1
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
@@ -163,7 +163,7 @@ class Original:
         return self._edges
 
     def edges_to_compile(self, choice: EdgeChoice) -> list[ReferenceCase]:
-        """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
+        """Return edge inputs of different kinds, and some that the original refuses with different errors."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
         for case in self.edges():
@@ -201,7 +201,7 @@ class Original:
             self.pool = [other for other in self.pool if other is not trial]
 
     def run(self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase) -> Result:
-        """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
+        """Call a program with copies of a trial's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
@@ -312,7 +312,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _accepted_trials(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
+    """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return a result for them. If an operation in place
@@ -348,7 +348,7 @@ def _size_in_bytes(result: Result) -> int:
 
 
 def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
-    """Whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
+    """Return whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
     return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 

@@ -147,7 +147,7 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
 
 
 def require_literal(original: Mapping[str, str], change: Change) -> None:
-    """Make sure that the edits and the patch of a change, applied to the original, produce its texts.
+    """Make sure that the edits and the patch of a change produce the changed texts from the original.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
 
 
 def read_patch(path: str | os.PathLike[str]) -> Patch:
-    """Read a patch.
+    """Read a patch from a file.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def _line_outside_functions(old_parts: Iterator[_TopLevelPart], new_parts: Itera
 
 
 def _compiling_functions(tree: ast.Module) -> dict[str, str]:
-    """Return the compiling decorators of each top-level function that has some."""
+    """Return the decorators that compile, for each top-level function that has some."""
     decorators: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
-    """Return the decision for a person about a break.
+    """Return what a person has to decide about a break.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _shortened(code: str) -> str:
 
 
 def manual_step_of_function(skipped: Skipped) -> str:
-    """Return the decision for a person about a function that runs eagerly without a break."""
+    """Return what a person has to decide about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
@@ -165,7 +165,7 @@ class _BreakRemedyBuilder:
         self._sources: dict[str, str] = {}
         for source in self._original.report.sources:
             filename = self._original.files[source.id]
-            if filename not in ids:  # a source that the run itself did not use
+            if filename not in ids:  # a source that the run did not use
                 ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
                 self.new_sources.append(replace(source, id=ids[filename]))
             self._sources[source.id] = ids[filename]
@@ -293,7 +293,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Whether one remedy makes the other pointless, changes the same lines, or sets something to a different value."""
+    """Return whether two remedies change the same lines or settings, or one makes the other pointless."""
     if INNER in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: At most this many characters of the code of a break are shown.
+#: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
 #: The file name of a source and one of its lines.
 FileLine = tuple[str, int]
@@ -159,7 +159,7 @@ def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[FileLine]:
 
 
 def _line_map(old: str, new: str) -> dict[int, set[int]]:
-    """Map each line of a text to the lines of the changed text that it became, or that replaced it."""
+    """Map each line of a text to its lines in the changed text, or to the lines that replaced it."""
     old_lines, new_lines = old.split("\n"), new.split("\n")
     line_map: dict[int, set[int]] = defaultdict(set)
     added_by_text: dict[str, set[int]] = defaultdict(set)
@@ -193,7 +193,7 @@ def _replaced_together(old: str, new: str) -> dict[int, int]:
 
 
 def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
-    """Return the verdict on a program that did not run to its end, and the reason."""
+    """Return the verdict on a program that raised an error or was stopped, and the reason."""
     match error:
         case TrialStoppedError():
             return "not tried", stop_reason(error)
@@ -245,18 +245,18 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Whether both programs refuse an input, the original because an operation of PyTorch refuses it."""
+    """Return whether both programs refuse an input, the original because an operation of PyTorch refuses it."""
     raised = case.expected.raised
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
 def is_refused(case: ReferenceCase) -> bool:
-    """Whether the original refuses an input."""
+    """Return whether the original refuses an input."""
     return case.expected.raised is not None
 
 
 def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
+    """Drop the differences that compiling or computing both sides causes on inputs not meant for the function.
 
     PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
     returns finite numbers: for infinite ones it is undefined in both programs.
@@ -333,7 +333,7 @@ class EdgeFindings:
 
 
 def _with_new_kinds(diffs: list[Difference], further_diffs: list[Difference]) -> list[Difference]:
-    """Add the differences of new kinds: many inputs show the same difference."""
+    """Add only differences of new kinds, because many inputs show the same difference."""
     known_kinds = {difference.kind for difference in diffs}
     return [*diffs, *(difference for difference in further_diffs if difference.kind not in known_kinds)]
 

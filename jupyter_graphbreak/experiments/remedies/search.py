@@ -87,9 +87,9 @@ def _definition(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
-#: If this many breaks have no remedy, they are rarely removed one by one.
+#: If at least this many breaks have no remedy, removing them one by one rarely works.
 _MANY_UNREMOVED = 4
-#: If there is time for fewer trials than this, breaks in libraries are rarely removed.
+#: If there is time for fewer trials than this, the search rarely removes breaks in libraries.
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
@@ -326,7 +326,7 @@ class Search:
         self.faults.append(internal_error(action, fault))
 
     def _is_out_of_time(self) -> bool:
-        """Whether there is no time for another trial: it needs at least half as long as the longest one."""
+        """Return whether there is too little time left for another trial, judging by the longest trial so far."""
         now = time.monotonic()
         end = min(self._phase_end, self._share_end, self.deadline)
         return now > end or now + self._longest_trial_s / 2 > self.deadline
@@ -424,21 +424,21 @@ class Search:
         )
 
     def _unfixed(self) -> frozenset[str]:
-        """Return the breaks to remove that no candidate removes without changing results."""
+        """Return the breaks that no candidate removes without changing results."""
         working = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
         fixed = {ident for candidate in working for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
         return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
 
     def _has_few_proposals(self) -> bool:
-        """Return whether there is nothing to try for half of the breaks, as in a library's generation loop."""
+        """Return whether half of the breaks have no proposals, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
         known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]
         return 2 * len(known) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
-        """Return whether only a few trials fit into a time and half of the breaks are in libraries."""
+        """Return whether there is time for only a few trials and half of the breaks are in libraries."""
         report = self.runner.original.report
         in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
         return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
@@ -579,7 +579,7 @@ class Search:
 
 
 def _compiled_entry(entry: Entry) -> CompiledEntry:
-    """Describe an entry; a method may be a function whose first argument is the object."""
+    """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     try:
         parameters = tuple(inspect.signature(getattr(call, "forward", call)).parameters)
@@ -622,12 +622,12 @@ def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _is_sufficient(at_once: Candidate) -> bool:
-    """Whether settings and switches alone remove the breaks, and nothing differs."""
+    """Return whether settings and switches alone remove the breaks, and nothing differs."""
     return at_once.result.verdict == "works" and not at_once.result.change.texts
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
-    """Whether a proposal sets everything that a change sets, and more."""
+    """Return whether a proposal sets everything that a change sets, and more."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 
@@ -644,7 +644,7 @@ def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
 
 
 def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> bool:
-    """Whether a further step removes breaks from a changed program."""
+    """Return whether a further step removes breaks from a changed program."""
     if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
     is_removed = (target.gb_type, _code(target)) not in _break_kinds(result.report)

@@ -102,7 +102,7 @@ class CompiledRun:
         return replace(self, results=[*self.results, *results])
 
     def compiles_same_start(self, original: CompiledRun) -> bool:
-        """Whether Dynamo compiled the first function of the original, or captured at least as many operations."""
+        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
         first_function = [frame.function for frame in original.report.frames[:1]]
         captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
         return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
@@ -130,7 +130,7 @@ class TrialResult:
     seconds: float = 0.0
 
 
-#: Seconds of processor time after which a changed program does not run on further edge inputs.
+#: Seconds of processor time after which a changed program runs on no further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW_CALL = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
@@ -408,7 +408,7 @@ class TrialRunner:
     def _compare_at_edges(
         self, candidate: _RunnableChange, run: CompiledRun, removed: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
-        """Compare a program that works on ordinary inputs with the original on edge inputs, uncompiled and compiled.
+        """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
 
         Returns
         -------
@@ -487,7 +487,7 @@ class TrialRunner:
     def _removes_breaks(
         self, candidate: _RunnableChange, removed: frozenset[str], original_run: CompiledRun, further_run: CompiledRun
     ) -> bool:
-        """Return whether a changed program has none of some breaks in a further run."""
+        """Return whether a changed program has none of the removed breaks in a further run."""
         all_before = [*self.original.breaks, *original_run.breaks]
         return removed <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed
 
@@ -571,7 +571,7 @@ class TrialRunner:
         return ("works but differs" if diffs else "works"), None
 
     def _lost_compilation(self, changed: Report) -> tuple[RemedyVerdict, str] | None:
-        """Return the verdict on a change with which Dynamo compiles nothing or gives up; ``None`` on any other."""
+        """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
         original = self.original.report
         if original.summary.ops and not changed.summary.ops:
             return "fails", "then nothing is compiled"
@@ -635,7 +635,7 @@ class TrialRunner:
         start, time_left = time.monotonic(), seconds_left()
 
         def is_late() -> bool:
-            """Whether the program has used its share of the time."""
+            """Return whether the program has used its share of the time."""
             return time.monotonic() - start > time_left * _SHARE_OF_RUN
 
         def run_compiled(

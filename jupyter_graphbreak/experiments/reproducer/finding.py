@@ -121,7 +121,7 @@ def _run_final_script(
 
 
 class _ScriptSearch:
-    """The search for a script that shows a target."""
+    """The search for a script that reproduces a finding."""
 
     def __init__(
         self, report: Report, target: Target, runner: ScriptRunner, on_status: Callable[[str], None], end: float
@@ -134,7 +134,7 @@ class _ScriptSearch:
         self.reason = "Nothing that was called shows it."
 
     def first_script(self, entries: Sequence[Entry], kept_entries: KeptEntries) -> Script | None:
-        """Return the first script that shows the target, before it is reduced."""
+        """Return the first script that reproduces the finding, before the script is reduced."""
         settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
         tried_texts: set[str] = set()
         for entry in entries:
@@ -191,7 +191,7 @@ class _ScriptSearch:
         return reduced(script.tree, shows, lambda: time.monotonic() > end)
 
     def redact(self, tree: ast.Module, script: Script) -> str | None:
-        """Return the script without the names and texts of the program; ``None`` if it then shows something else."""
+        """Return the script without the program's names and texts; ``None`` if it then shows something else."""
         for keeps_texts in (False, True):
             text = redacted_script(tree, keeps_texts=keeps_texts)
             if self._shows(text, script, is_lenient=True):
@@ -199,7 +199,7 @@ class _ScriptSearch:
         return None
 
 
-#: Settings that every report has.
+#: The settings that every report has, with their default values.
 _DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
 
 
@@ -222,7 +222,7 @@ def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
 
 
 def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
-    """Yield the entries that may show a target, the most likely first."""
+    """Yield the entries that may reproduce a finding, the most likely first."""
     entries = [*kept_entries.entries, *kept_entries.generators]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == "check":

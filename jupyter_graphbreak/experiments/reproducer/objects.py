@@ -63,7 +63,7 @@ def parameters_of(class_: type) -> list[inspect.Parameter] | None:
 
 
 def state_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes that are needed to make an object."""
+    """Return the attributes to set on an object that is made without its constructor."""
     if not isinstance(value, torch.nn.Module):
         slots = [name for class_ in type(value).__mro__ for name in _slots(class_) if hasattr(value, name)]
         return [*((name, getattr(value, name)) for name in slots), *getattr(value, "__dict__", {}).items()]
@@ -86,7 +86,7 @@ def _slots(class_: type) -> list[str]:
 
 
 def own_methods(class_: type) -> set[str]:
-    """Return the methods in the text of a user's dataclass, without those that Python adds."""
+    """Return the methods that the text of a user's class defines, without those that Python adds to a dataclass."""
     return {part.name for part in class_node(class_).body if isinstance(part, ast.FunctionDef)}
 
 
@@ -99,7 +99,7 @@ def is_equal(value: Any, default: Any) -> bool:
 
 
 def cell_content(cell: Any) -> Any:
-    """Return the value of a closure variable, ``MISSING`` if it has none."""
+    """Return the value of a closure variable; ``MISSING`` if it has none."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -107,7 +107,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function behind a function, which a package may have wrapped; ``None`` if there is none."""
+    """Return the user's function inside a function, which a package may have wrapped; ``None`` if there is none."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
         return (
@@ -135,7 +135,7 @@ _PUBLIC_MODULES = ("torch", "torch.nn.functional", "torch._dynamo", "math", "ope
 
 
 def import_place_of(value: Any, wanted_name: str) -> tuple[str | None, str]:
-    """Return the module and the name from which something of a package can be imported."""
+    """Return the module and the name under which a package's object can be imported."""
     module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or wanted_name
     if type(value).__name__ in _OPERATOR_CLASSES:
         return "torch", f"ops.{str(value).removeprefix('torch.ops.')}"
@@ -154,7 +154,7 @@ def import_place_of(value: Any, wanted_name: str) -> tuple[str | None, str]:
 
 
 def is_reached_from_torch(module: str) -> bool:
-    """Return whether ``import torch`` suffices to use one of its modules."""
+    """Return whether ``import torch`` suffices to use a module of PyTorch."""
     value: Any = torch
     for part in module.split(".")[1:]:
         value = getattr(value, part, None)

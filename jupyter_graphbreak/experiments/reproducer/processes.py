@@ -57,7 +57,7 @@ class FinalRun(NamedTuple):
 
 
 class ScriptRunner:
-    """A process that runs scripts in forks of itself."""
+    """Runs scripts in forks of a process that has loaded PyTorch."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None

@@ -15,7 +15,7 @@ _Change = tuple[str, ast.Module]
 
 
 def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]) -> tuple[ast.Module, int]:
-    """Return the smallest script that is found, and the number of steps that led to it.
+    """Return the smallest script found, and the number of reduction steps.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def _next_smaller(
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script from a position on that reproduces the finding, and its position."""
+    """Return the first changed script that reproduces the finding, from some position on, and its position."""
     number = first_number
     for number, changed_tree in enumerate(changes(tree)):
         if number < first_number:
@@ -200,7 +200,7 @@ def _may_call(call: ast.Call, name: str, *, is_method: bool) -> bool:
 
 
 def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an assignment of one variable to another, whose later uses are replaced."""
+    """Yield the script without an assignment of one variable to another, and with the later uses replaced."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: Names that have a meaning for Python or PyTorch.
+#: Names that keep their meaning for Python or PyTorch.
 _KEPT_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
 _KEPT_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
 #: Methods that Python or PyTorch calls.
@@ -97,7 +97,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the attribute, or the script's name for the module's object that it refers to."""
+        """Return the attribute, or the script's name for the object of a module that it refers to."""
         chain, owner = [node.attr], node.value
         while isinstance(owner, ast.Attribute):
             chain.append(owner.attr)

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 #: The logs in which PyTorch itself reports a break or a recompile.
 _LOG_NAMES = {"break": "graph_breaks", "recompile": "recompiles"}
-#: Settings that the argument ``dynamic`` of ``torch.compile`` replaces.
+#: Settings that the ``dynamic`` argument of ``torch.compile`` replaces.
 _DYNAMIC_SETTINGS = ("automatic_dynamic_shapes", "assume_static_by_default")
 _SEED_CALL = "torch.manual_seed(0)"
 #: Shows the breaks that PyTorch counts but does not log.
 _PRINT_BREAK_COUNTS = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
-#: The function of a script that makes a call whose outcome is compared.
+#: The name of the script's function that calls the program and returns what is compared.
 _COMPARED_FUNCTION = "result"
 
 
 class ScriptVariant(NamedTuple):
-    """How to write a script.
+    """The choices to make when writing a script.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
-    """Return the identity of a function: the places of its code and of the code of functions in its closure."""
+    """Return what identifies a function: the places of its code and of the code of functions in its closure."""
     closure_values = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
     codes = [
         code

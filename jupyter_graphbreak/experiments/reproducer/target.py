@@ -1,4 +1,4 @@
-"""The finding that a reproducer has to show: the same break, recompile, error or wrong result as the report."""
+"""The finding that a script must reproduce: the same break, recompile, error or wrong result as in the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\
 
 @dataclass(frozen=True)
 class Target:
-    """The finding to show.
+    """The finding that a script must reproduce.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Target:
         return report.error.type == WRONG and location is not None and location.function == COMPARING
 
     def is_printed_by(self, output: str, *, fails: bool) -> bool:
-        """Return whether the output and the exit status of a script show it."""
+        """Return whether the output and the exit status of a script show the finding."""
         match self.kind:
             case "break":
                 return self.gb_type in output and fails == self.is_error
@@ -130,7 +130,7 @@ def idents_of(report: Report) -> list[str]:
 
 
 def target_of(report: Report, ident: str) -> Target | None:
-    """Return the item of a report with an id; ``None`` if the report has no such id."""
+    """Return the finding of a report with an id; ``None`` if the report has no such id."""
     frames = {frame.id: frame.caller for frame in report.frames}
 
     def with_callers(*frame_ids: str | None) -> tuple[str, ...]:
@@ -208,7 +208,7 @@ def _plain_number(match: re.Match[str]) -> str:
 
 
 def guard_kind(guard: str) -> str:
-    """Return a guard without its numbers and the names of variables."""
+    """Return a guard without numbers and names of variables."""
     text = re.sub(r"(?:L|G)\[['\"][^]]*\]|'[^']*'|\"[^\"]*\"|\b\d[\d.e+-]*\b|0x\w+", "#", guard)
     return re.sub(r"\s+", " ", re.sub(r"^[\w.\[\]]+ (==|!=)", r"# \1", text)).strip()
 

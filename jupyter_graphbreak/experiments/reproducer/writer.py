@@ -104,7 +104,7 @@ class Writer:
             "result",
             "arguments",
         }
-        #: The classes whose instances the code makes, so that it can keep their constructor calls.
+        #: The classes whose constructors the script may call, so that they must stay as they are.
         self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.
@@ -123,7 +123,7 @@ class Writer:
         return ast.fix_missing_locations(tree)
 
     def _write_constructors(self) -> None:
-        """Turn the statements that make the only instance of a class into its constructor."""
+        """Turn the statements that make the only instance of a class into the class's constructor."""
         classes = [class_ for class_, _, _ in self._objects]
         for class_, variable, steps in self._objects:
             node = self._classes.get(class_)
@@ -544,14 +544,14 @@ class Writer:
         return ast.Call(expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
 
     def _group(self, group: dict[str, Any], common: set[str], depth: int) -> ast.expr:
-        """Return a group of parameters, with the options in which it differs from the other groups."""
+        """Return a group of an optimizer's parameters, with the options in which it differs from the other groups."""
         options = {name: value for name, value in group.items() if name != "params" and name not in common}
         values = [self.value(value, depth + 1) for value in options.values()]
         names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
         return ast.Dict(names, [self._parameters(group["params"]), *values])
 
     def _parameters(self, parameters: list[torch.Tensor]) -> ast.expr:
-        """Return the parameters of a group: those of a module, or a list."""
+        """Return the parameters of a group, as those of a module or as a list."""
         for name, module in self._modules.items():
             for path, part in module.named_modules():
                 if [id(parameter) for parameter in part.parameters()] == [id(parameter) for parameter in parameters]:

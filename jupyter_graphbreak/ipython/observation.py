@@ -348,7 +348,7 @@ class Observation:
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
         again = Rerun(report, files, kept, find, self._show_status)
         try_remedies = functools.partial(
-            again.try_remedies, compile_text=compile_text, also=own_edits, first=self._breaks_left_before(report)
+            again.try_remedies, compile_text=compile_text, also=own_edits, first_breaks=self._breaks_left_before(report)
         )
         look_at_values = functools.partial(again.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [

@@ -189,8 +189,8 @@ class _SideReader:
                 )
                 self._set(target, text, read_later)
 
-    def _where_call(self, condition: str, taken: str, other: str) -> str:
-        return f"{self._torch}.where({condition}, {taken}, {other})"
+    def _where_call(self, condition: str, if_text: str, else_text: str) -> str:
+        return f"{self._torch}.where({condition}, {if_text}, {else_text})"
 
     def _value(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):

@@ -229,15 +229,15 @@ def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count:
     ]
     if sides != [if_text, else_text]:
         texts[_GUARDED_TITLE] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
-    if _fits_cond(if_text, else_text):
+    if _is_accepted_by_cond(if_text, else_text):
         texts[_COND_TITLE] = _cond_call(torch, condition, if_text, else_text)
     for title, text in texts.items():
         new_text = f"({text} if {python_test} else {else_text})" if python_test else text
         splices = [site.draft.replacement(if_expression, new_text), *import_splices]
-        yield from _proposals(site, title, splices, [if_expression.test], decided_count=decided_count)
+        yield from _propose_both_sides(site, title, splices, [if_expression.test], decided_count=decided_count)
 
 
-def _proposals(
+def _propose_both_sides(
     site: Site,
     title: str,
     splices: Sequence[Splice | None],
@@ -246,10 +246,12 @@ def _proposals(
     decided_count: int = 0,
 ) -> Iterator[Proposal]:
     """Yield the proposal that computes both sides of some tests, with its assumptions."""
-    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided_count))
+    yield from site.propose_edit(
+        FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided_count)
+    )
 
 
-def _fits_cond(*sides: str) -> bool:
+def _is_accepted_by_cond(*sides: str) -> bool:
     """Return whether torch.cond accepts the sides: tensors, without calls of modules or random numbers."""
     for side in sides:
         tree = parse_expression(side)
@@ -262,9 +264,9 @@ def _fits_cond(*sides: str) -> bool:
     return True
 
 
-def _cond_call(torch: str, condition: str, taken: str, other: str) -> str:
+def _cond_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
     # A side must not return one of its inputs.
-    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (taken, other)]
+    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (if_text, else_text)]
     return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
 
 
@@ -297,16 +299,16 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
         if selection is not None:
             lines = _under_python_test(site, branch, python_test, [*earlier_lines, *selection])
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
-            yield from _proposals(site, title, [splice, *import_splices], tests, decided_count=decided_count)
+            yield from _propose_both_sides(site, title, [splice, *import_splices], tests, decided_count=decided_count)
     values = [*if_side.values.values(), *else_side.values.values()]
-    if python_test or len({*if_side.values, *else_side.values}) != 1 or not _fits_cond(*values):
+    if python_test or len({*if_side.values, *else_side.values}) != 1 or not _is_accepted_by_cond(*values):
         return
     (target,) = {*if_side.values, *else_side.values}
     has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
     if target.isidentifier() and target in if_side.values and has_other_value:
         sides = if_side.values[target], else_side.values.get(target, target)
         lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch, condition, *sides)}"]
-        yield from _proposals(
+        yield from _propose_both_sides(
             site, _COND_TITLE, [site.draft.statement_replacement(branch, lines), *import_splices], tests
         )
 
@@ -409,7 +411,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
         splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
         title = f"Drop the `{question}()` test" if question else "Drop the test for an empty tensor"
     if splices:
-        yield from site.edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
+        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
 
 
 def _is_sum(test: ast.expr) -> bool:
@@ -481,7 +483,9 @@ def _select_in_place(
     lines = _under_python_test(site, branch, split_test(branch.test, decided_count)[1], [line])
     if lines is not None:
         splices = [site.draft.statement_replacement(branch, lines), *import_splices]
-        yield from _proposals(site, f"{_WHERE_TITLE}, in place", splices, [branch.test], decided_count=decided_count)
+        yield from _propose_both_sides(
+            site, f"{_WHERE_TITLE}, in place", splices, [branch.test], decided_count=decided_count
+        )
 
 
 def _merge_returns(
@@ -517,14 +521,14 @@ def _merge_returns(
         if select is cond and not (
             isinstance(if_side.result, str)
             and isinstance(else_side.result, str)
-            and _fits_cond(if_side.result, else_side.result)
+            and _is_accepted_by_cond(if_side.result, else_side.result)
         ):
             return
         lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, f"return {render_value(result)}"]
         splices = [draft.statement_replacement(branch, lines), *import_splices]
         if not branch.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
             splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
-        yield from _proposals(site, title, splices, tests)
+        yield from _propose_both_sides(site, title, splices, tests)
     if not else_side.returns and not branch.orelse and statements_after:
         yield from _merge_early_return(site, branch, condition, if_side, torch, import_splices)
 
@@ -562,7 +566,7 @@ def _merge_early_return(
         if selected is None:
             return
         splices.append(draft.replacement(later_return, f"return {render_value(selected)}"))
-    yield from _proposals(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
+    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
 
 
 def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
@@ -606,7 +610,7 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
         draft.statement_replacement(flag_test, lines),
         *import_splices,
     ]
-    yield from _proposals(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
+    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
 
 
 def _is_continue(block: Sequence[ast.stmt]) -> bool:
@@ -660,4 +664,4 @@ def _run_skipped_statements(
         *import_splices,
     ]
     title = "Always run the skipped statements, and undo their changes with torch.where"
-    yield from _proposals(site, title, splices, [branch.test], skipped_statements)
+    yield from _propose_both_sides(site, title, splices, [branch.test], skipped_statements)

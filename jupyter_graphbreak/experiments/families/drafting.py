@@ -35,14 +35,14 @@ class Draft:
         The source: a file or a cell, magics included.
     tree : ast.Module
         The syntax tree of the text, with the lines and columns of the text.
-    taken : frozenset of str
+    taken_names : frozenset of str
         Further names that new code must not assign.
     """
 
-    def __init__(self, text: str, tree: ast.Module, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:
         self.text = text
         self.tree = tree
-        self.taken = taken
+        self.taken_names = taken_names
         self._lines = text.split("\n")
         self._starts = [0]
         for line in self._lines:
@@ -50,12 +50,12 @@ class Draft:
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
     @classmethod
-    def of(cls, text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
+    def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
         """Return the draft of a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
-        return cls(text, tree, taken) if tree is not None else None
+        return cls(text, tree, taken_names) if tree is not None else None
 
     def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
         """Return where a node starts, in characters."""
@@ -292,7 +292,7 @@ def argument(draft: Draft, node: ast.expr) -> str:
 
 def fresh_name(draft: Draft, desired_name: str) -> str:
     """Return a name that the source does not use: the desired name, with a number if necessary."""
-    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)} | draft.taken
+    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)} | draft.taken_names
     names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
     names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
     names |= {node.asname or node.name for node in ast.walk(draft.tree) if isinstance(node, ast.alias)}

@@ -115,7 +115,7 @@ def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
     if lines is not None and names <= _HARMLESS_CONTEXTS:
         splice = site.draft.statement_replacement(block, lines)
-        yield from site.edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
+        yield from site.propose_edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
 def _enter_context_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:

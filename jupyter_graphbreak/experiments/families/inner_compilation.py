@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import compiles, dotted, draft_of, name_of_torch, names_read
+from jupyter_graphbreak.experiments.families.site import dotted, draft_of, is_torch_compile, name_of_torch, names_read
 from jupyter_graphbreak.report.remedies import INNER
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class CompiledEntry:
     receiver: str = "self"
 
 
-def proposal_for(
+def propose_inner_compilation(
     texts: Mapping[str, str],
     files: Mapping[str, str],
     entry: CompiledEntry,
     calls: Sequence[InnerCall],
     share: float,
-    taken: frozenset[str] = frozenset(),
+    taken_names: frozenset[str] = frozenset(),
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
 
@@ -68,10 +68,10 @@ def proposal_for(
         The file name of each source, by its id.
     share : float
         The share of the entry's operations that the inner calls perform.
-    taken : frozenset of str
+    taken_names : frozenset of str
         Names that the proposal must not assign at the top level.
     """
-    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken)) is not None}
+    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken_names)) is not None}
     writer = _InnerCompilationWriter(drafts, entry)
     names = [writer.add(call, files) for call in calls]
     if not writer.is_possible or not names:
@@ -88,7 +88,12 @@ def proposal_for(
         (f"a shallow copy that is made later calls `{copied_method}` of the original",) if copied_method else ()
     )
     return Proposal(
-        INNER, f"{title} ({share_text})", new_texts, compiles_itself=True, assumptions=assumptions, inner_calls=tuple(calls)
+        INNER,
+        f"{title} ({share_text})",
+        new_texts,
+        compiles_itself=True,
+        assumptions=assumptions,
+        inner_calls=tuple(calls),
     )
 
 
@@ -329,7 +334,9 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
                 owner = next(draft.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
                     yield from (
-                        _CompileSite(source, part, None) for part in node.decorator_list if compiles(part, torch)
+                        _CompileSite(source, part, None)
+                        for part in node.decorator_list
+                        if is_torch_compile(part, torch)
                     )
             if (
                 not isinstance(node, ast.Call)

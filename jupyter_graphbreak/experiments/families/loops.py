@@ -86,7 +86,7 @@ def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -
         return
     if splices is not None:
         assumptions = assumptions_of(draft, [branch.test], loop.body)
-        yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [branch.test], assumptions)
+        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [branch.test], assumptions)
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
@@ -124,7 +124,9 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
         assumptions = assumptions_of(draft, [other_tests[0]], loop.body)
-        yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [other_tests[0]], assumptions)
+        yield from site.propose_edit(
+            FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [other_tests[0]], assumptions
+        )
 
 
 def _run_to_end(
@@ -245,7 +247,7 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
         f"{names}{comma} = {torch}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
     ]
     splice = draft.statement_replacement(loop, lines)
-    yield from site.edit(
+    yield from site.propose_edit(
         FAMILY, _WHILE_LOOP_TITLE, [splice, *import_splices], [loop.test], assumptions_of(draft, [loop.test])
     )
 
@@ -336,6 +338,6 @@ def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str 
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Name):
         return None
     name = statement.target.id
-    sign = OPERATOR_SIGNS[type(statement.op)]
+    operator_sign = OPERATOR_SIGNS[type(statement.op)]
     value = operand(site.draft.text_of(statement.value))
-    return f"{name} = {name} {sign} {value}" if name in state else None
+    return f"{name} = {name} {operator_sign} {value}" if name in state else None

@@ -80,7 +80,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             splices.append(site.draft.statement_replacement(node, lines))
     is_print = method in {"print", "pprint", "write"}
     verb = "Print" if is_print else "Warn" if function_name in {"warnings.warn", "warn"} else "Log"
-    yield from site.edit(FAMILY, f"{verb} only when not compiling", splices, assumptions=assumptions)
+    yield from site.propose_edit(FAMILY, f"{verb} only when not compiling", splices, assumptions=assumptions)
 
 
 def _output_function(statement: ast.stmt) -> str | None:
@@ -89,8 +89,8 @@ def _output_function(statement: ast.stmt) -> str | None:
         return None
     name = dotted(statement.value.func)
     method = name.rpartition(".")[2]
-    of = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
-    is_log = method in _LOGGING_METHODS and "log" in of.lower()
+    receiver = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
+    is_log = method in _LOGGING_METHODS and "log" in receiver.lower()
     return name if is_log or name in _OUTPUT_FUNCTIONS else None
 
 
@@ -108,8 +108,8 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
             return None
         rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
-        marked = isinstance(statement, ast.Expr) and "delete the call" in rewrites
-        return statement if not marked else None
+        is_marker = isinstance(statement, ast.Expr) and "delete the call" in rewrites
+        return statement if not is_marker else None
     if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_writes_or_raises(statement)):
         return statement if statement in deferral.statements_with_breaking_tests(problem, site) else None
     return None

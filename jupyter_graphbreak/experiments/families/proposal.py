@@ -23,14 +23,14 @@ class Problem:
         The break to remove. Its location and stacks refer to lines of ``texts``.
     texts : mapping
         The whole text of each source, by the source's id; the text of a cell contains the magic's line.
-    taken : frozenset of str
+    taken_names : frozenset of str
         Names that the program must not assign; empty if the program is a function, which has its own names.
     """
 
     report: Report
     break_: Break
     texts: Mapping[str, str]
-    taken: frozenset[str] = frozenset()
+    taken_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         *(_RULES[rewrite_name] for rewrite_name in rewrite_names if rewrite_name in _RULES),
         _map_as_comprehension,
         _drop_progress_bar,
-        _random_number,
+        _draw_with_uniform,
     ):
         yield from rule(site)
 
@@ -50,7 +50,7 @@ def _call_with_name(site: Site, *names: str) -> ast.Call | None:
     return None
 
 
-def _random_in_place(site: Site) -> Iterator[Proposal]:
+def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
     call = _call_with_name(site, "random_")
     if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
         return
@@ -62,23 +62,25 @@ def _random_in_place(site: Site) -> Iterator[Proposal]:
     new_text = (
         f"{tensor}.copy_({random_tensor})" if isinstance(call.func.value, ast.Name | ast.Attribute) else random_tensor
     )
-    yield from site.edit(
+    yield from site.propose_edit(
         FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new_text), *import_splices]
     )
 
 
-def _deep_copy(site: Site) -> Iterator[Proposal]:
+def _copy_with_clone(site: Site) -> Iterator[Proposal]:
     call = _call_with_name(site, "deepcopy")
     if call is None or len(call.args) != 1:
         return
     tensor = operand(site.draft.text_of(call.args[0]))
     new_text = f"{tensor}.detach().clone()"
     whole = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
-    yield from site.edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
-    yield from site.edit(FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new_text)])
+    yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
+    yield from site.propose_edit(
+        FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new_text)]
+    )
 
 
-def _requires_grad(site: Site) -> Iterator[Proposal]:
+def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
     """Write ``x.requires_grad = flag`` as a call, or take the tensor out of autograd."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -89,14 +91,14 @@ def _requires_grad(site: Site) -> Iterator[Proposal]:
     tensor = site.draft.text_of(target.value)
     if isinstance(statement.value, ast.Constant) and statement.value.value is False:
         splice = site.draft.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
-        yield from site.edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
+        yield from site.propose_edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
     value = argument(site.draft, statement.value)
     splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
-    yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
-    yield from site.edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
+    yield from site.propose_edit(FAMILY, "Set the flag with requires_grad_()", [splice])
+    yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
 
 
-def _in_place_flag(site: Site) -> Iterator[Proposal]:
+def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
     """Remove a gradient flag from an intermediate tensor."""
     call = _call_with_name(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
@@ -107,10 +109,10 @@ def _in_place_flag(site: Site) -> Iterator[Proposal]:
         if is_statement
         else site.draft.replacement(call, site.draft.text_of(call.func.value))
     )
-    yield from site.edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
+    yield from site.propose_edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
 
 
-def _assertion(site: Site) -> Iterator[Proposal]:
+def _check_in_graph(site: Site) -> Iterator[Proposal]:
     """Check within the graph, with a constant message."""
     statement = site.statement
     torch, import_splices = site.import_torch()
@@ -138,7 +140,7 @@ def _assertion(site: Site) -> Iterator[Proposal]:
     splice = site.draft.statement_replacement(statement, lines)
     assumptions = assumptions_of(site.draft, tests := [statement.test])
     title = "Check within the graph: a failed check raises RuntimeError"
-    yield from site.edit(FAMILY, title, [splice, *import_splices], tests, assumptions)
+    yield from site.propose_edit(FAMILY, title, [splice, *import_splices], tests, assumptions)
 
 
 def _only_raises(branch: ast.If) -> bool:
@@ -156,16 +158,18 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     items, iterable = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
     new_iterable = f"({items} if {torch}.compiler.is_compiling() else {iterable})"
     splice = site.draft.replacement(loop.iter, new_iterable)
-    yield from site.edit(FAMILY, "Loop without the progress bar when compiling", [splice, *import_splices])
+    yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice, *import_splices])
 
 
-def _random_number(site: Site) -> Iterator[Proposal]:
+def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
     """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``: the same number."""
     call = _call_with_name(site, "random")
     if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
         return
     splice = site.draft.replacement(call, "random.uniform(0, 1)")
-    yield from site.edit(FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_DOUBLE_RESULT_ASSUMPTION])
+    yield from site.propose_edit(
+        FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_DOUBLE_RESULT_ASSUMPTION]
+    )
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
@@ -180,7 +184,7 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     item_name = fresh_name(site.draft, "each")
     loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {operand(site.draft.text_of(items))}"
     new_text = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
-    yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
+    yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 
 #: A conversion of ``%``, and the conversions that ``str.format`` writes in the same way.
@@ -189,7 +193,7 @@ _NUMBER_CONVERSIONS = frozenset("eEfFgG")
 _TEXT_CONVERSIONS = frozenset("sr")
 
 
-def _format_with_a_method(site: Site) -> Iterator[Proposal]:
+def _format_with_str_format(site: Site) -> Iterator[Proposal]:
     """Write ``"%.2f" % y`` as ``"{:.2f}".format(y)``: Dynamo formats after the graph, but computes ``%`` in it."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     operation = next((part for part in nodes if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)), None)
@@ -201,7 +205,7 @@ def _format_with_a_method(site: Site) -> Iterator[Proposal]:
         return
     arguments_text = ", ".join(argument(site.draft, value) for value in values)
     splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({arguments_text})")
-    yield from site.edit(FAMILY, "Format with str.format instead of %", [splice])
+    yield from site.propose_edit(FAMILY, "Format with str.format instead of %", [splice])
 
 
 def _str_format_template(template: str) -> str | None:
@@ -237,10 +241,10 @@ def _replacement_field(conversion: re.Match[str]) -> str | None:
 
 
 _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
-    "check in the graph": _assertion,
-    "copy with clone()": _deep_copy,
-    "draw with randint_like": _random_in_place,
-    "format with str.format": _format_with_a_method,
-    "leave requires_grad_() out": _in_place_flag,
-    "replace the requires_grad assignment": _requires_grad,
+    "check in the graph": _check_in_graph,
+    "copy with clone()": _copy_with_clone,
+    "draw with randint_like": _draw_with_randint_like,
+    "format with str.format": _format_with_str_format,
+    "leave requires_grad_() out": _leave_requires_grad_out,
+    "replace the requires_grad assignment": _replace_requires_grad,
 }

@@ -52,7 +52,7 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
     new_text = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
         new_text = f"{new_text}.unbind()"
-    yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacement(call, new_text)])
+    yield from site.propose_edit(FAMILY, "Keep the value as a tensor", [draft.replacement(call, new_text)])
 
 
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
@@ -69,7 +69,9 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     title = "Compute over all elements, with torch.where instead of the selection"
     count = f"{operand(draft.text_of(mask))}.sum()"
     if isinstance(method, ast.Call) and dotted(method.func) == "len":
-        yield from site.edit(FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)])
+        yield from site.propose_edit(
+            FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)]
+        )
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
     new_text = {
@@ -78,7 +80,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
         **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
     }.get(method.attr)
     if new_text is not None:
-        yield from site.edit(FAMILY, title, [draft.replacement(call, new_text), *import_splices])
+        yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text), *import_splices])
 
 
 def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:

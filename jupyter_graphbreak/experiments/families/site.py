@@ -52,7 +52,7 @@ class Site:
         end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
         return Condition(self.source, test.lineno, test.col_offset, end_line, end_column, sides)
 
-    def edit(
+    def propose_edit(
         self,
         family: str,
         title: str,
@@ -113,15 +113,15 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 
 @lru_cache(maxsize=32)
-def draft_of(text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
+def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
     """Return the draft of a text; ``None`` if it is not Python."""
-    return Draft.of(text, taken)
+    return Draft.parse(text, taken_names)
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
     """Return the site of a location; ``None`` if its text is not available or not Python."""
     text = problem.texts.get(location.source) if location is not None else None
-    draft = draft_of(text, problem.taken) if text is not None else None
+    draft = draft_of(text, problem.taken_names) if text is not None else None
     if location is None or draft is None:
         return None
     node = draft.find(location.line, location.column, location.end_line, location.end_column)
@@ -184,7 +184,7 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def compiles(node: ast.expr, torch: str) -> bool:
+def is_torch_compile(node: ast.expr, torch: str) -> bool:
     """Return whether an expression is ``torch.compile`` or a call of it, given the name of the torch package."""
     return dotted(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
 

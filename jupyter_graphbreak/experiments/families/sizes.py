@@ -262,7 +262,7 @@ def _count_without_numpy(site: Site) -> Iterator[Proposal]:
             replaced_node = outer
         count = f"{site.draft.text_of(shape)}.numel()"
         splice = site.draft.replacement(replaced_node, count)
-        yield from site.edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
+        yield from site.propose_edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
 
 
 def _is_shape(node: ast.expr) -> bool:

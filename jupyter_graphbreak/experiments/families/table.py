@@ -58,17 +58,17 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
         Receives the error of a family that fails; the other families continue.
     """
     proposals: list[Proposal] = []
-    handled = _handled_code(problem)
+    handled_code = _handled_code(problem)
     for name, propose in FAMILIES.items():
         try:
             for proposal in propose(problem):
-                if not any(_is_same_change(proposal, known) for known in proposals):
+                if not any(_is_same_change(proposal, earlier_proposal) for earlier_proposal in proposals):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
     return [
-        replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES_ASSUMPTION.format(handled)))
-        if handled is not None and proposal.family not in _FAMILIES_WITHOUT_ERRORS
+        replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES_ASSUMPTION.format(handled_code)))
+        if handled_code is not None and proposal.family not in _FAMILIES_WITHOUT_ERRORS
         else proposal
         for proposal in proposals[:MAX_PROPOSALS]
     ]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.site import (
-    compiles,
     dotted,
     draft_of,
     import_torch_before,
     indentation_step,
+    is_torch_compile,
     name_of_torch,
     names_bound,
     names_read,
@@ -245,13 +245,17 @@ def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Cal
         call
         for call in calls
         if _is_in_place(call, compiled_names)
-        or (compiles(call, torch) and call.args and not compiled_names.names.isdisjoint(names_read(call.args[0])))
+        or (
+            is_torch_compile(call, torch)
+            and call.args
+            and not compiled_names.names.isdisjoint(names_read(call.args[0]))
+        )
     ]
 
 
 def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
     torch = name_of_torch(draft) or "torch"
-    return any(compiles(node, torch) for node in function.decorator_list)
+    return any(is_torch_compile(node, torch) for node in function.decorator_list)
 
 
 def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
@@ -281,7 +285,7 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
             root = dotted(node.func.value).partition(".")[0]
             if root not in {torch, *modules}:
                 return True
-        if not compiles(node, torch) or not node.args:
+        if not is_torch_compile(node, torch) or not node.args:
             continue
         target, enclosing_function = node.args[0], draft.enclosing_function(node)
         is_possible = is_own or isinstance(target, ast.Name)
@@ -307,7 +311,7 @@ def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
         if isinstance(node, FunctionNode | ast.ClassDef) and node.name in compiled_names.names:
-            texts = [ast.unparse(part) for part in node.decorator_list if not compiles(part, torch)]
+            texts = [ast.unparse(part) for part in node.decorator_list if not is_torch_compile(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
@@ -320,7 +324,7 @@ def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
         ):
             return True
         for argument in node.args:
-            is_moved = compiles(node, torch) and _is_target(argument, compiled_names)
+            is_moved = is_torch_compile(node, torch) and _is_target(argument, compiled_names)
             is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in compiled_names.names
             if not is_moved and (is_part or _is_one_of(argument, compiled_names.names)):
                 return True
@@ -345,7 +349,7 @@ def _splices_around_function(
     if not _can_move_options(draft, sites, function.lineno):
         return None
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
-    if not any(compiles(node, parts.torch) for node in function.decorator_list):
+    if not any(is_torch_compile(node, parts.torch) for node in function.decorator_list):
         insertion = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
         all_splices.append(Splice(insertion, insertion, f"{_decorator_lines(draft, sites, parts)}\n"))
     all_splices.append(

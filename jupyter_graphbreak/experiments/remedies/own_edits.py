@@ -249,24 +249,24 @@ class _TopLevelPart(NamedTuple):
     is_new_function: bool = False
 
 
-def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = False) -> Iterator[_TopLevelPart]:  # noqa: FBT001
+def _parts(body: Sequence[ast.stmt], is_function: bool, *, is_in_class: bool = False) -> Iterator[_TopLevelPart]:  # noqa: FBT001
     """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                can_be_added = isinstance(node, ast.FunctionDef) and not in_class
+                can_be_added = isinstance(node, ast.FunctionDef) and not is_in_class
                 decorators = [] if can_be_added else [ast.dump(decorator) for decorator in node.decorator_list]
                 kind = type(node).__name__
                 yield _TopLevelPart(f"{kind} {node.name} {ast.dump(node.args)} {decorators}", node.lineno, can_be_added)
             case ast.ClassDef():
                 header = [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
                 yield _TopLevelPart(f"class {node.name} {header}", node.lineno)
-                yield from _parts(node.body, is_function, in_class=True)
+                yield from _parts(node.body, is_function, is_in_class=True)
             case ast.Expr(ast.Constant()) | ast.Pass():
                 pass
             case ast.Import() | ast.ImportFrom():
                 yield _TopLevelPart(ast.dump(node), node.lineno)
-            case _ if in_class or not is_function:
+            case _ if is_in_class or not is_function:
                 yield _TopLevelPart(ast.dump(node), node.lineno)
 
 

@@ -293,7 +293,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Return whether two remedies change the same lines or settings, or one makes the other pointless."""
+    """Return whether two remedies change the same lines, set different values, or one makes the other pointless."""
     if INNER in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:

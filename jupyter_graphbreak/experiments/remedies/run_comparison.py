@@ -292,16 +292,16 @@ class EdgeFindings:
         The differences, without those that are only noted.
     inputs : int
         The number of inputs.
-    disqualifying : str or None
+    disqualifying_difference : str or None
         A difference that means that the change does not work.
-    noted : str or None
+    noted_difference : str or None
         The first notable difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]
     inputs: int = 0
-    disqualifying: str | None = None
-    noted: str | None = None
+    disqualifying_difference: str | None = None
+    noted_difference: str | None = None
 
     def extended(
         self,
@@ -316,19 +316,23 @@ class EdgeFindings:
         findings = self
         for case, case_diffs in pairs:
             findings = replace(findings, inputs=findings.inputs + 1)
-            disqualifying = next((difference.text for difference in case_diffs if not difference.is_acceptable), None)
+            disqualifying_difference = next(
+                (difference.text for difference in case_diffs if not difference.is_acceptable), None
+            )
             if not is_noted(case):
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
-                if disqualifying is not None:
-                    return replace(findings, disqualifying=f"{disqualifying}, on {case.input.example.what}")
+                if disqualifying_difference is not None:
+                    return replace(
+                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.example.what}"
+                    )
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere.
             unusable_result = next(
                 (item.text for item in case_diffs if item.kind in {"needless gradient", "layout"}), None
             )
-            noted = disqualifying or unusable_result
-            if noted is not None and findings.noted is None:
-                findings = replace(findings, noted=f"it {noted} with {case.input.example.what}")
+            noted_difference = disqualifying_difference or unusable_result
+            if noted_difference is not None and findings.noted_difference is None:
+                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.example.what}")
         return findings
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, proposal_for
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
@@ -485,7 +485,7 @@ class Search:
                 inner_calls = self.runner.find_inner_calls()
             self.broken_part = inner_calls.broken
             entry = _compiled_entry(self.runner.entry)
-            proposal = proposal_for(
+            proposal = propose_inner_compilation(
                 texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
             )
         except TimeUpError:

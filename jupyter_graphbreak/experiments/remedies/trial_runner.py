@@ -421,7 +421,7 @@ class TrialRunner:
             return "fails", "runs too long on some inputs", removed, diffs, 0
         ran_uncompiled = findings.inputs
         choice: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
-        original = self._compiled_edges(choice) if findings.disqualifying is None else None
+        original = self._compiled_edges(choice) if findings.disqualifying_difference is None else None
         if original is not None:
             edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
@@ -430,8 +430,8 @@ class TrialRunner:
                 (self._compiled_differences(*results) for results in pairs), is_noted=is_refused
             )
         diffs, inputs = findings.diffs, findings.inputs
-        if findings.disqualifying is not None:
-            return "another result", findings.disqualifying, removed, diffs, inputs
+        if findings.disqualifying_difference is not None:
+            return "another result", findings.disqualifying_difference, removed, diffs, inputs
         if original is not None:
             breaks_before, breaks_after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *edge_run.breaks]
             comparison = compare_breaks(breaks_before, breaks_after, self._changed_texts(candidate.change))
@@ -446,10 +446,10 @@ class TrialRunner:
                 )
             if not removed:
                 return "break stays", "it still breaks on some inputs", removed, diffs, inputs
-        if candidate.differs_when_compiled and findings.noted is None:
+        if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_compiled_other_kinds(candidate, removed, findings)
         diffs, inputs = findings.diffs, findings.inputs
-        edges, note = self._uncompiled_original.edges(), findings.noted
+        edges, note = self._uncompiled_original.edges(), findings.noted_difference
         has_tried_edges = candidate.is_same_uncompiled or ran_uncompiled == len(edges)
         if candidate.differs_when_compiled and original is None:
             has_tried_edges = has_tried_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES
@@ -465,13 +465,15 @@ class TrialRunner:
         choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
         for choice in choices:
             original = self._compiled_edges(choice)
-            if original is None or findings.noted is not None:
+            if original is None or findings.noted_difference is not None:
                 continue
             original_run, cases = original
             changed_run = candidate.run_compiled(cases, lambda _: True)
             pairs = zip(cases, changed_run.results, original_run.results, strict=False)
             findings = findings.extended(self._compiled_differences(*results) for results in pairs)
-            if findings.noted is None and not self._removes_breaks(candidate, removed, original_run, changed_run):
+            if findings.noted_difference is None and not self._removes_breaks(
+                candidate, removed, original_run, changed_run
+            ):
                 # PyTorch runs different code for different dimensions: it reads a mask without dimensions as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
                 breaking_case = next(
@@ -480,7 +482,7 @@ class TrialRunner:
                 )
                 input_text = breaking_case.input.example.what if breaking_case is not None else None
                 findings = replace(
-                    findings, noted=f"it still breaks with {input_text}" if input_text is not None else None
+                    findings, noted_difference=f"it still breaks with {input_text}" if input_text is not None else None
                 )
         return findings
 

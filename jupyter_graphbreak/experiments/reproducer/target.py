@@ -32,7 +32,7 @@ class Target:
         Its title, in a few words.
     frames : tuple of str
         The frames in which it occurs, with their callers.
-    gb, gb_type : str
+    cause, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
         Whether PyTorch logs the break: it only counts those of functions that it refuses to begin with.
@@ -56,7 +56,7 @@ class Target:
     title: str
     frames: tuple[str, ...] = ()
     kind: str = "break"
-    gb: str = ""
+    cause: str = ""
     gb_type: str = ""
     is_logged: bool = True
     code: str = ""
@@ -104,7 +104,7 @@ class Target:
         return fails and (self.error[0] or WRONG) in output and (bool(self.error[0]) or COMPARING in output)
 
     def _is_same_break(self, break_: Break, renamed: Mapping[str, str], *, is_lenient: bool) -> bool:
-        if (break_.gb_id or break_.gb_type) != self.gb or (break_.outcome == "error") != self.is_error:
+        if (break_.gb_id or break_.gb_type) != self.cause or (break_.outcome == "error") != self.is_error:
             return False
         if is_lenient or not self.code:
             return True
@@ -173,7 +173,7 @@ def target_of(report: Report, ident: str) -> Target | None:
                 ident,
                 f"graph break {break_.gb_id}: {break_.gb_type}" if break_.gb_id else f"graph break: {break_.gb_type}",
                 with_callers(*occurrences),
-                gb=break_.gb_id or break_.gb_type,
+                cause=break_.gb_id or break_.gb_type,
                 gb_type=break_.gb_type,
                 is_logged=any(occurrences),
                 code=code_of(break_) if break_.gb_id else "",

@@ -157,7 +157,7 @@ def _called_name(node: ast.AST) -> str:
 def _conditions_in_function(
     site: Site, function: FunctionNode, passed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
-    """Yield the conditions under which some parts of a function change something: tests, and changes that may not run."""
+    """Yield the conditions under which parts of a function change something: tests, and changes that may not run."""
     branches = set(_branches(function)) & set(passed_nodes)
     changing_tests = [
         (test, result)
@@ -195,7 +195,7 @@ def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[
 
 
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
-    """Return whether code may be skipped because a loop is empty, no exception is raised or a different case matches."""
+    """Return whether code may be skipped because a loop is empty, nothing is raised or a different case matches."""
     inner = part
     for outer in site.draft.ancestors(part):
         if outer is function:

@@ -125,7 +125,7 @@ class Proposal:
 
     @property
     def kind(self) -> Literal["edit", "setting", "switch"]:
-        """Whether the change edits texts, changes settings or sets a switch."""
+        """The kind of the change: an edit of texts, a setting, or a switch."""
         if self.texts:
             return "edit"
         return "setting" if self.settings else "switch"

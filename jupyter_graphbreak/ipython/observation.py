@@ -350,7 +350,10 @@ class Observation:
         own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches_to_try]
         rerun = Rerun(report, files, kept, find, self._show_status)
         try_remedies = functools.partial(
-            rerun.try_remedies, compile_text=compile_text, also=own_edits, first=self._breaks_not_reached_before(report)
+            rerun.try_remedies,
+            compile_text=compile_text,
+            also=own_edits,
+            first_breaks=self._breaks_not_reached_before(report),
         )
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [

@@ -224,7 +224,7 @@ class EntrySearch:
             is_dynamic = bool(varied.sizes) or not proposal.is_tensor
             changed, title = dict(proposal.texts), proposal.title
             if is_dynamic:
-                changed |= with_dynamic(changed, CompiledDefinition(proposal.inner), None) or {}
+                changed |= with_dynamic(changed, CompiledDefinition(proposal.compiled_name), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
             if time.monotonic() + trials.seconds / 2 > end:
                 return

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak.experiments.families.precomputing import Readings
+from jupyter_graphbreak.experiments.families.precomputing import ReadExpressions
 from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, TensorSketch
 from jupyter_graphbreak.report.guards import plain_guard
 
@@ -201,7 +201,7 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
     return Varied(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
-def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
+def readings(calls: Sequence[SeenCall], varied: Varied) -> ReadExpressions:
     """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
     values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
     of_others = {
@@ -211,7 +211,7 @@ def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
         for part in (*_paths_to(path),)
     }
     selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
-    return Readings(
+    return ReadExpressions(
         frozenset(str(path) for path in values if path not in of_others),
         frozenset(str(path) for path, sketch in values.items() if isinstance(sketch, TensorSketch)),
         frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),

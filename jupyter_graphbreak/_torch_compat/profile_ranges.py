@@ -92,11 +92,11 @@ def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> l
         with _silenced_stderr():
             profiler.__exit__(None, None, None)
     events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
-    whole = next((event for event in events if event.name() == "graphbreak call"), None)
-    if whole is None:
+    call_event = next((event for event in events if event.name() == "graphbreak call"), None)
+    if call_event is None:
         return []
-    end = whole.start_ns() + whole.duration_ns()
-    return [_activity(event) for event in events if whole.start_ns() < event.start_ns() <= end]
+    end = call_event.start_ns() + call_event.duration_ns()
+    return [_activity(event) for event in events if call_event.start_ns() < event.start_ns() <= end]
 
 
 def _activity(event: Any) -> Activity:
@@ -152,16 +152,16 @@ def marked_graph(number: int) -> Any:
 @contextlib.contextmanager
 def _marked_printing() -> Iterator[None]:
     """Mark when PyTorch formats a tensor as text, because that runs operations that the user's code does not call."""
-    home = importlib.import_module("torch._tensor_str")
-    original = home._str
+    tensor_str = importlib.import_module("torch._tensor_str")
+    original = tensor_str._str
 
     @functools.wraps(original)
-    def as_text(*args: Any, **kwargs: Any) -> Any:
+    def marked_str(*args: Any, **kwargs: Any) -> Any:
         with marked("graphbreak printing"):
             return original(*args, **kwargs)
 
-    skip_functions(as_text)
-    with patched(home, "_str", as_text):
+    skip_functions(marked_str)
+    with patched(tensor_str, "_str", marked_str):
         yield
 
 

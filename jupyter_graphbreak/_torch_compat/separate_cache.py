@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, redirected_here
+from jupyter_graphbreak._torch_compat.patching import (
+    observed_on_thread,
+    patched_on_thread,
+    prepared_on_thread,
+    redirected_on_thread,
+)
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import TRIAL_ENDED
 
@@ -87,7 +92,7 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
             return original, (tracer, variable), {}
         return of_copy, (tracer, variable, module), {}
 
-    return redirected_here(owner, name, plan)
+    return redirected_on_thread(owner, name, plan)
 
 
 def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +185,7 @@ def removed_globals() -> Iterator[None]:
             if alias not in scope:
                 undo.callback(scope.pop, alias, None)
 
-        with followed_here(hooks, "create", created), prepared_here(tracer, "import_source", importing):
+        with observed_on_thread(hooks, "create", created), prepared_on_thread(tracer, "import_source", importing):
             try:
                 yield
             finally:
@@ -239,7 +244,7 @@ def unprofiled_guards() -> Iterator[None]:
     if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
         yield
         return
-    with patched_here(guards, "profile_guard_manager", lambda *_: 0.0):
+    with patched_on_thread(guards, "profile_guard_manager", lambda *_: 0.0):
         yield
 
 
@@ -260,7 +265,7 @@ def _emptied_guards() -> Iterator[None]:
         managers.append(manager)
 
     try:
-        with followed_here(kind, "__init__", note):
+        with observed_on_thread(kind, "__init__", note):
             yield
     finally:
         for manager in managers:
@@ -283,7 +288,7 @@ def forgotten_backends() -> Iterator[None]:
         added.add(id(module.innermost_backend(context.callback)))
 
     try:
-        with followed_here(kind, "__init__", note):
+        with observed_on_thread(kind, "__init__", note):
             yield
     finally:
         for number in added - before:
@@ -335,7 +340,7 @@ def _separate_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Ite
         )
         return dataclasses.replace(size, **{name: max(0, getattr(size, name) - count) for name, count in less.items()})
 
-    with patched_here(module, "compute_cache_size", own_size):
+    with patched_on_thread(module, "compute_cache_size", own_size):
         yield
 
 
@@ -361,7 +366,7 @@ def restored_counters() -> Iterator[None]:
                     before.setdefault(name, Counter()).update(more)
 
     try:
-        with while_converting(counting, everywhere=True):
+        with while_converting(counting, includes_other_threads=True):
             yield
     finally:
         counters.clear()
@@ -382,7 +387,7 @@ def _restored_frame_counts() -> Iterator[None]:
         added[compile_id.frame_id] += 1
 
     try:
-        with followed_here(module, "get_compile_id", count):
+        with observed_on_thread(module, "get_compile_id", count):
             yield
     finally:
         counter.subtract(added)
@@ -416,7 +421,7 @@ def _separate_wrapper_code() -> Iterator[None]:
         wrapper.__code__ = wrapper.__code__.replace()
         return wrapper
 
-    with patched_here(home, "wrap_inline", wrap_inline):
+    with patched_on_thread(home, "wrap_inline", wrap_inline):
         yield
 
 
@@ -455,7 +460,7 @@ def restored_eval_frame_override() -> Iterator[None]:
 
 def _disabled_reset() -> contextlib.AbstractContextManager[None]:
     """Disable ``torch._dynamo.reset``, which strict export calls and which would delete all compiled code."""
-    return patched_here(importlib.import_module("torch._dynamo"), "reset", lambda: None)
+    return patched_on_thread(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager

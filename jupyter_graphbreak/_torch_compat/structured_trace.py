@@ -43,7 +43,7 @@ class _TraceReader(NamedTuple):
     """The reader of the trace for a run."""
 
     handler: logging.Handler
-    is_here: Callable[[], bool]
+    covers_this_thread: Callable[[], bool]
     on_fault: Callable[[str, Exception], None]
 
 
@@ -77,7 +77,7 @@ def narrowed_trace(
     if original is None or getattr(internal, "trace_log", None) is not logger:
         yield  # torch then creates all entries, and unread ones are dropped
         return
-    reader = _TraceReader(handler, claim.is_here, on_fault)
+    reader = _TraceReader(handler, claim.covers_this_thread, on_fault)
     with _lock:
         _readers.append(reader)
         if len(_readers) == 1:
@@ -113,7 +113,7 @@ def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozen
             return original(*args, **kwargs)
         kind = "entry"
         try:
-            active = [reader for reader in _readers if reader.is_here()]
+            active = [reader for reader in _readers if reader.covers_this_thread()]
             kind = _kind(*args, **kwargs) if active else kind
             if not active or kind not in kept:
                 return None

@@ -57,7 +57,7 @@ class Claim:
         self.is_open = True
         self.compilations: set[tuple[Any, Any]] = set()
 
-    def is_here(self) -> bool:
+    def covers_this_thread(self) -> bool:
         """Return whether the calling thread works for the run."""
         if not self.is_open:
             return False
@@ -150,18 +150,18 @@ def current_run_check() -> Callable[[], bool]:
     """Return a function that checks whether a thread works for the current run or, without a run, is this thread."""
     claims = claims_here()
     if claims:
-        return claims[-1].is_here
+        return claims[-1].covers_this_thread
     thread = get_ident()
     return lambda: get_ident() == thread
 
 
-def note_fault(what: str, fault: Exception) -> None:
+def note_fault(activity: str, fault: Exception) -> None:
     """Report an internal error to the innermost run of the calling thread, or print it if there is none."""
     on_fault = next((claim.on_fault for claim in reversed(claims_here()) if claim.on_fault is not None), None)
     if on_fault is not None:
-        on_fault(what, fault)
+        on_fault(activity, fault)
     else:
-        faults.print_fault_once(what, fault)
+        faults.print_fault_once(activity, fault)
 
 
 def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:

@@ -26,7 +26,7 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     while_converting,
     why_not_compiled,
 )
-from jupyter_graphbreak._torch_compat.patching import redirected_here, report_to_run
+from jupyter_graphbreak._torch_compat.patching import redirected_on_thread, report_to_run
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
 from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def warnings_at_own_lines() -> Iterator[None]:
     """Show warnings from this thread's graphs at the lines that the operations come from."""
-    with redirected_here(warnings, "_showwarnmsg", _at_own_line):
+    with redirected_on_thread(warnings, "_showwarnmsg", _at_own_line):
         yield
 
 

@@ -311,7 +311,7 @@ class _TraceHandler(logging.Handler):
         start = time.perf_counter()
         try:
             envelope = getattr(entry, "metadata", None)
-            if isinstance(envelope, dict) and self._claim.is_here():
+            if isinstance(envelope, dict) and self._claim.covers_this_thread():
                 self._take(Record(envelope, getattr(entry, "payload", None)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):

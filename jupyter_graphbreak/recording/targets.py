@@ -69,7 +69,7 @@ def forget(*values: Any) -> None:
     Code that torch shares between functions, such as the wrapper of ``@error_on_graph_break``, stays, and so does code
     that the user has excluded from compilation.
     """
-    compiled.forget(own_codes(*values))
+    compiled.forget_codes(own_codes(*values))
 
 
 def forget_everything() -> None:

@@ -24,10 +24,10 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat import threads
 from jupyter_graphbreak._torch_compat.configuration import forced_backend, uncompiled_output
 from jupyter_graphbreak._torch_compat.patching import (
-    followed_here,
+    observed_on_thread,
     patched,
-    patched_here,
-    redirected_here,
+    patched_on_thread,
+    redirected_on_thread,
 )
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
@@ -312,10 +312,10 @@ def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us(make: C
 def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() -> None:
     with threads.claimed() as claim:
         claim.compilations.add((7, 0))
-        assert claim.is_here()
+        assert claim.covers_this_thread()
         with Worker() as worker:  # started by Python, so it does not belong to the run
-            assert worker(claim.is_here)
-    assert not claim.is_here()
+            assert worker(claim.covers_this_thread)
+    assert not claim.covers_this_thread()
 
 
 # -- Patches.
@@ -344,9 +344,9 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
     seen: list[Any] = []
     with Worker() as worker:
         for context in (
-            patched_here(Owner, "value", lambda: "here"),
-            followed_here(Owner, "value", seen.append),
-            redirected_here(Owner, "value", lambda: (str, ("here",), {})),
+            patched_on_thread(Owner, "value", lambda: "here"),
+            observed_on_thread(Owner, "value", seen.append),
+            redirected_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
                 here, on_worker = Owner.value(), worker(Owner.value)
@@ -360,9 +360,9 @@ def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFi
         raise RuntimeError("broken")
 
     assert with_fallback("testing", failing, lambda: "instead")() == "instead"
-    with redirected_here(Owner, "value", failing):
+    with redirected_on_thread(Owner, "value", failing):
         assert Owner.value() == "original"
-    with followed_here(Owner, "value", failing):
+    with observed_on_thread(Owner, "value", failing):
         assert Owner.value() == "original"
     assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence per cause
 

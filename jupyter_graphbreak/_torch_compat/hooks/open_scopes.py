@@ -33,9 +33,9 @@ class Scopes(threading.local):
         """The scopes that Python has entered, outermost first."""
         return [scope for _, scope in self._entered]
 
-    def inherit_scopes(self, others: Iterable[Scopes]) -> None:
+    def inherit_scopes(self, other_watches: Iterable[Scopes]) -> None:
         """Start with the scopes of this thread that other watches know."""
-        self._entered = max((list(other._entered) for other in others), key=len, default=[])
+        self._entered = max((list(other._entered) for other in other_watches), key=len, default=[])
 
     def enter(self, manager: Any, scope: OpenScope) -> None:
         """Note that Python has entered a scope."""

@@ -16,10 +16,10 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import (
-    CompiledWith,
+    CompileArguments,
     compilation_count,
+    compile_arguments,
     compiled_callable,
-    compiled_with,
 )
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
@@ -334,7 +334,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
         The arguments of the call.
     """
     call = compiled_callable(fn)
-    options = (compiled_with(fn) if call is not None else None) or CompiledWith("inductor")
+    options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
     return Entry(callable_name(call), None, call, arguments, *options)

@@ -115,7 +115,7 @@ def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = Fals
                 gc.collect(2 if thoroughly else 1)
             state = [(place, tensor, known.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
-            for (when, stack), nbytes in seen.living():
+            for (when, stack), nbytes in seen.live_allocations():
                 if when < number:  # the last call may keep memory that the next one would free
                     by_stack[stack] += nbytes
 

@@ -272,7 +272,7 @@ class WarmCalls:
         self.faults: list[str] = []
         self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
-    def note_edge(self, frame: FrameType, wrapped: int) -> None:
+    def note_boundary(self, frame: FrameType, wrapped: int) -> None:
         """Record that a call begins or ends."""
         begun = self._begun.pop(frame, None)
         if begun is None:
@@ -308,7 +308,7 @@ def timed_calls() -> Iterator[WarmCalls]:
     """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_calls(warm.note_edge, warm.note_fault, lambda _: None):
+        with watch_calls(warm.note_boundary, warm.note_fault, lambda _: None):
             yield warm
     finally:
         warm.clear()

@@ -184,7 +184,7 @@ class KeptEntries:
             self.left_out.append(copied)
             return
         copy, assigned = copied
-        entry = replace(copy, frame=entered.frame, wrapped=entered.wrapped, reuses=entered.reuses)
+        entry = replace(copy, frame=entered.frame, wrapped=entered.callable_id, reuses=entered.reuses)
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(assigned)))
         self._keys.append((entry, key_of(entered.call)))
@@ -203,7 +203,7 @@ class KeptEntries:
         if subject.call is not original.call:
             undo_compile_in_place(subject.call)
         copy = Entry(
-            name, None, subject.call, subject.arguments or given, *original.compiled_with, modes=original.modes,
+            name, None, subject.call, subject.arguments or given, *original.compile_arguments, modes=original.modes,
             twins=tuple(memory.twins), kept=subject.kept_names(), weakly_held=subject.weakly_held(),
         )  # fmt: skip
         return copy, subject.assigned

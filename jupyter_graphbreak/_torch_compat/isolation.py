@@ -27,7 +27,7 @@ def isolated_compilation() -> Iterator[None]:
     other threads compile in the meantime is not affected.
     """
     compiled = ThreadCompilations()
-    with restored_counters(), while_converting(compiled.converting), removed_globals():
+    with restored_counters(), while_converting(compiled.isolated_conversion), removed_globals():
         try:
             yield
         finally:

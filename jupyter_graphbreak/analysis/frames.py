@@ -83,7 +83,7 @@ def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
 def _callers(started: list[FrameLedger]) -> dict[str, str]:
     """Return, for each frame's id, the innermost frame on its stack that was compiled before it, if there is one."""
     callers: dict[str, str] = {}
-    earlier: dict[tuple[str, str, int | None], str] = {}
+    earlier_frames: dict[tuple[str, str, int | None], str] = {}
     in_log = _LogCallers()
     for frame in started:
         if frame.start is None:
@@ -93,10 +93,10 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
             continue
         stack = reversed(frame.start.stack)
         codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
-        caller = next((earlier[code] for code in codes if code in earlier), None)
+        caller = next((earlier_frames[code] for code in codes if code in earlier_frames), None)
         if caller is not None:
             callers[frame.ident] = caller
-        earlier[frame.code] = frame.ident
+        earlier_frames[frame.code] = frame.ident
     return callers
 
 
@@ -110,13 +110,13 @@ class _LogCallers:
     def caller(self, frame: FrameLedger) -> str | None:
         """Return the frame that a frame resumes or that called it at a break; remember the frame for later calls."""
         name, filename, _ = frame.code
-        own = (plain_function(name), filename)
-        caller = self._frame_of_function.get(own) if is_resume(name) else self._frame_of_call.get((name, filename))
+        function = (plain_function(name), filename)
+        caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
         if frame.events:
-            self._frame_of_function[own] = frame.ident
+            self._frame_of_function[function] = frame.ident
         for event in frame.events:
             for entry in event.message.stack:
-                if (plain_function(entry.function), entry.filename) != own:
+                if (plain_function(entry.function), entry.filename) != function:
                     self._frame_of_call[entry.function, entry.filename] = frame.ident
         return caller
 
@@ -154,12 +154,12 @@ def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     out if the answer also decides something else, and so is the entry of the question itself.
     """
     line = call.filename, call.line
-    others: _Branches = {
-        branch: found
-        for branch, found in branches.items()
-        if branch is not None and (found[1] or found[2] or (branch.filename, branch.line) != line)
+    decided: _Branches = {
+        branch: recorded
+        for branch, recorded in branches.items()
+        if branch is not None and (recorded[1] or recorded[2] or (branch.filename, branch.line) != line)
     }
-    return others or dict([max(branches.items(), key=lambda found: found[0] is not None)])
+    return decided or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
 
 
 def _lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:

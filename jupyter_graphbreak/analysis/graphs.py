@@ -106,7 +106,7 @@ class GraphTable:
     def _readable(self, code: str) -> str:
         """Return a graph's code without assignments that only free memory, and with places named as in the report."""
 
-        def renamed(match: re.Match[str]) -> str:
+        def with_report_names(match: re.Match[str]) -> str:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
             if location is None:
                 return match[0]
@@ -115,13 +115,13 @@ class GraphTable:
             )
 
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
-        return _PLACE.sub(renamed, code)
+        return _PLACE.sub(with_report_names, code)
 
     def _op(self, op: CodeOp, traces: _Traces) -> Op:
         trace = traces.of(op)
-        shown = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
-        inner = next((e for e in reversed(shown) if not self._is_in_torch(e)), None)
-        entry = inner or (shown[-1] if shown else (trace[-1] if trace else None))
+        shown_entries = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
+        innermost = next((e for e in reversed(shown_entries) if not self._is_in_torch(e)), None)
+        entry = innermost or (shown_entries[-1] if shown_entries else (trace[-1] if trace else None))
         tensor = op.tensor
         return Op(
             name=op.name,
@@ -136,7 +136,7 @@ class GraphTable:
         return (self._sources.module_path(entry.filename) or "").startswith("torch/")
 
     def _lines(self, ops: list[CodeOp], traces: _Traces) -> list[GraphLine]:
-        counted: dict[tuple[str, int], int] = {}
+        counts: dict[tuple[str, int], int] = {}
         for op in ops:
             places = {
                 (location.source, location.line)
@@ -145,8 +145,8 @@ class GraphTable:
                 and (location := self._sources.place(entry)) is not None
             }
             for place in places:
-                counted[place] = counted.get(place, 0) + 1
-        return [GraphLine(source, line, number) for (source, line), number in sorted(counted.items())]
+                counts[place] = counts.get(place, 0) + 1
+        return [GraphLine(source, line, number) for (source, line), number in sorted(counts.items())]
 
 
 def _line_only(location: Location | None) -> Location | None:
@@ -300,11 +300,11 @@ def parse_graph(code: str) -> GraphCode:
             continue
         if text.startswith(("#", "return")):
             continue
-        op, known = _statement(text, values)
+        op, is_read = _statement(text, values)
         if op is not None:
             values.add(op[0])
             ops.append(CodeOp(op[0], op[1], op[2], place))
-        unread += not known
+        unread += not is_read
     return GraphCode(inputs, ops, unread)
 
 

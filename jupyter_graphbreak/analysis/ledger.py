@@ -128,12 +128,12 @@ class FrameLedger:
         if event.conditions.stack:
             return list(event.conditions.stack)
         stack = event.message.stack
-        at = 0
+        start = 0
         for caller in self.trace_stack[:-1]:
-            known = next((i for i in range(at, len(stack)) if _line(stack[i]) == _line(caller)), None)
-            at = known + 1 if known is not None else at
+            position = next((i for i in range(start, len(stack)) if _line(stack[i]) == _line(caller)), None)
+            start = position + 1 if position is not None else start
         name, filename, line = self.code
-        for index, entry in enumerate(stack[at:], start=at):
+        for index, entry in enumerate(stack[start:], start=start):
             is_same_function = _line(entry)[:2] == (filename, plain_function(name))
             if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
                 return stack[index:]
@@ -227,11 +227,11 @@ def read_records(records: Iterable[Record]) -> Ledger:
         reader.read(record)
     reader.ledger.notes += reader.notes()
     for frame in reader.ledger.frames:
-        _infer_giving_up(frame)
+        _mark_given_up(frame)
     error = reader.ledger.error
     # After an interrupt, the trace may lack the last events that our hooks saw.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
-        _infer_loss_of_metrics(reader.ledger.started)
+        _mark_lost_metrics(reader.ledger.started)
         reader.ledger.notes += _disagreements(reader.ledger)
     return reader.ledger
 
@@ -255,7 +255,7 @@ class _LedgerReader:
         self.ledger = Ledger(packages=packages)
         self._names: dict[int, str] = {}  # file names by their number in the trace
         self._current: dict[CompileKey, FrameLedger] = {}
-        self._begun: Counter[CompileKey] = Counter()
+        self._compilations: Counter[CompileKey] = Counter()
         self._unreadable: Counter[str] = Counter()
         self._first_errors: dict[str, str] = {}
 
@@ -280,7 +280,8 @@ class _LedgerReader:
         return [
             Diagnostic(
                 "warning",
-                f"{_records(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read ({self._first_errors[kind]}).",
+                f"{_records_in_words(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
+                f"({self._first_errors[kind]}).",
             )
             for kind, number in self._unreadable.items()
         ]
@@ -321,7 +322,7 @@ class _LedgerReader:
 
     def _read_frame_addition(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
         if isinstance(addition, additions.FrameStarted):
-            self._frame(key, fresh=True).start = addition
+            self._frame(key, is_new=True).start = addition
             return
         frame = self._frame(key)
         frame.attempts = max(frame.attempts, record.attempt + 1)
@@ -357,9 +358,9 @@ class _LedgerReader:
         if key is None:
             return
         if record.kind == "dynamo_start":
-            known = self._current.get(key)
+            current = self._current.get(key)
             # Our hooks record the same start just before. A log has only this entry.
-            frame = known if known is not None and not known.trace_stack else self._frame(key, fresh=True)
+            frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
             frame.trace_stack = [
                 StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
                 for entry in data["stack"]
@@ -400,13 +401,13 @@ class _LedgerReader:
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
-    def _frame(self, key: CompileKey, *, fresh: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``fresh`` starts a new one if the id is reused after a reset of Dynamo."""
-        known = self._current.get(key)
-        if known is not None and not (fresh and known.started):
-            return known
-        self._begun[key] += 1
-        number = self._begun[key]
+    def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
+        """Return the ledger of a compile id; ``is_new`` starts a new one if a reset of Dynamo made the id free."""
+        current = self._current.get(key)
+        if current is not None and not (is_new and current.started):
+            return current
+        self._compilations[key] += 1
+        number = self._compilations[key]
         frame = FrameLedger(key, f"{key}#{number}" if number > 1 else str(key))
         self._current[key] = frame
         self.ledger.frames.append(frame)
@@ -430,37 +431,43 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         given_up.raised = False  # the user saw no error: the function then runs eagerly
         ledger.kinds[record.kind] -= 1
         return
-    seen, frame.pending_break = frame.pending_break, None
-    message = messages.parse_break(text, seen.type if seen is not None else None, ledger.packages)
-    if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links only some
-        cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_url(seen.gb_id))
+    hooked_break, frame.pending_break = frame.pending_break, None
+    message = messages.parse_break(text, hooked_break.type if hooked_break is not None else None, ledger.packages)
+    if (
+        hooked_break is not None and hooked_break.gb_id is not None and message.cause.gb_id is None
+    ):  # torch < 2.11 links only some
+        cause = msgspec.structs.replace(
+            message.cause, gb_id=hooked_break.gb_id, url=messages.page_url(hooked_break.gb_id)
+        )
         message = msgspec.structs.replace(message, cause=cause)
-    frame.events.append(BreakEvent(message, record.attempt, seen or additions.Conditions(), ledger.records))
+    frame.events.append(BreakEvent(message, record.attempt, hooked_break or additions.Conditions(), ledger.records))
 
 
 def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
-    seen, frame.pending_failure = frame.pending_failure, None
-    exception = seen.type if seen is not None else None
-    if seen is not None and seen.message is not None:
-        parsed = messages.parse_reason(seen.message, exception)
-        leaf = seen.stack[-1] if seen.stack else None
+    hooked_failure, frame.pending_failure = frame.pending_failure, None
+    exception = hooked_failure.type if hooked_failure is not None else None
+    if hooked_failure is not None and hooked_failure.message is not None:
+        parsed = messages.parse_reason(hooked_failure.message, exception)
+        leaf = hooked_failure.stack[-1] if hooked_failure.stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
-        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
+        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(hooked_failure.stack))
     else:
         message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
-    raised = seen is not None and seen.raised
+    raised = hooked_failure is not None and hooked_failure.raised
     last = frame.events[-1] if frame.events else None
-    if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
+    if last is not None and last.attempt == record.attempt and not raised and _is_same_cause(last.message, message):
         last.failed = True  # Dynamo logged the event, then the same exception left the frame
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
-    if seen is None and last is not None and last.attempt == record.attempt:
+    if hooked_failure is None and last is not None and last.attempt == record.attempt:
         last.failed = True  # in a log: Dynamo gave the frame up at the break it logged; an error is not logged earlier
         return
-    conditions = seen or additions.Conditions()
+    conditions = hooked_failure or additions.Conditions()
     frame.events.append(
-        BreakEvent(message, record.attempt, conditions, ledger.records, failed=True, raised=raised or seen is None)
+        BreakEvent(
+            message, record.attempt, conditions, ledger.records, failed=True, raised=raised or hooked_failure is None
+        )
     )
 
 
@@ -468,21 +475,21 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
     """Return an error's message with the callers of its frame added to its stack, which begins at the frame."""
     if not (frame.trace_stack and message.stack):
         return message
-    *callers, own = frame.trace_stack
+    *callers, own_entry = frame.trace_stack
     first = message.stack[0]
-    if (first.filename, plain_function(first.function)) != (own.filename, plain_function(own.function)):
+    if (first.filename, plain_function(first.function)) != (own_entry.filename, plain_function(own_entry.function)):
         return message
     return msgspec.structs.replace(message, stack=[*callers, *message.stack])
 
 
-def _infer_giving_up(frame: FrameLedger) -> None:
+def _mark_given_up(frame: FrameLedger) -> None:
     """Mark a frame as given up if its break leaves no code or resume function; torch < 2.11 does not record it."""
     has_result = frame.compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True
 
 
-def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
+def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
     """Mark a run as having lost its metrics if it has graphs but, by the metrics, no compiled frame."""
     if any(frame.compiled for frame in frames):
         return
@@ -498,24 +505,24 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     If the hooks and the trace disagree, a report without breaks may be wrong.
     """
     sentences = []
-    for what, hook_kind, trace_kind in _PAIRS:
+    for events, hook_kind, trace_kind in _PAIRS:
         hooked, traced = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
-        if hooked != traced and (what == "Frames" or not hooked or not traced):
-            sentences.append(f"{what} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
-    begun = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _PAIRS[0][1:]))
-    refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
-    if begun and not ledger.started and not refused:
-        sentences.append(f"Dynamo began {begun} compilations, but none could be read.")
+        if hooked != traced and (events == "Frames" or not hooked or not traced):
+            sentences.append(f"{events} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
+    compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _PAIRS[0][1:]))
+    any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
+    if compilations and not ledger.started and not any_refused:
+        sentences.append(f"Dynamo began {compilations} compilations, but none could be read.")
     if any(frame.metrics_lost for frame in ledger.started):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
     return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
 
 
-def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
+def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
 
 
-def _records(number: int) -> str:
+def _records_in_words(number: int) -> str:
     return "A record" if number == 1 else f"{number} records"
 
 

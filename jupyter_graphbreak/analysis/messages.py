@@ -153,8 +153,8 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
         The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """
     internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
-    known = known_cause(cause.gb_id, cause.gb_type).also_reported_as
-    former = [name for name in known if not any(name in reason for reason in internal)]
+    former_names = known_cause(cause.gb_id, cause.gb_type).also_reported_as
+    former = [name for name in former_names if not any(name in reason for reason in internal)]
     return [*internal, *former]
 
 
@@ -170,15 +170,15 @@ def _continuation(reason: str) -> Continuation | None:
 
 def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
-    head, _, rest = text.strip("\n").partition("\n  Explanation:")
-    if not rest and link is None:
+    head, _, after_explanation = text.strip("\n").partition("\n  Explanation:")
+    if not after_explanation and link is None:
         # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
         # the explanation.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
         name = name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
-    body, _, context = rest.partition("\n  Developer debug context:")
+    body, _, context = after_explanation.partition("\n  Developer debug context:")
     explanation, *hints = re.split(r"\n  Hint:", "\n" + body if body.startswith("  Hint:") else body)
     return Cause(
         gb_type=head.strip().splitlines()[-1] if head.strip() else exception or "unknown",

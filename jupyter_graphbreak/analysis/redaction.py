@@ -253,7 +253,7 @@ CONTENTS: dict[tuple[str, str], Content] = {
 }
 
 
-_LIST = Path(__file__).with_name("known_words.txt")
+_KNOWN_WORDS_FILE = Path(__file__).with_name("known_words.txt")
 _PREFIX = re.compile(r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_functional|_c10d_functional|quantized"
                      r"|higher_order)\.)")  # fmt: skip
 
@@ -283,7 +283,7 @@ def is_text_of_registry(text: str) -> bool:
 def _sections() -> dict[str, frozenset[str]]:
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in _LIST.read_text(encoding="utf-8").split("\n"):
+    for line in _KNOWN_WORDS_FILE.read_text(encoding="utf-8").split("\n"):
         if re.fullmatch(r"\[[a-z]+\]", line):
             lines = sections[line.strip("[]")] = []
         else:
@@ -462,15 +462,15 @@ class _Redaction:
         return self._files[path]
 
     def _function(self, name: str) -> str:
-        before, after = "", ""
-        while is_resume(name) and len(before) < _MAX_PREFIX_LENGTH:
-            at = _RESUME_SUFFIX.search(name)
-            end = at[0] if at else ""
-            name = name.removeprefix(_RESUME_PREFIX).removesuffix(end)
-            before, after = before + _RESUME_PREFIX, end + after
+        prefixes, suffixes = "", ""
+        while is_resume(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
+            match = _RESUME_SUFFIX.search(name)
+            suffix = match[0] if match else ""
+            name = name.removeprefix(_RESUME_PREFIX).removesuffix(suffix)
+            prefixes, suffixes = prefixes + _RESUME_PREFIX, suffix + suffixes
         if name != "<module>":
             name = self._functions.setdefault(name, f"f{len(self._functions) + 1}")
-        return f"{before}{name}{after}"
+        return f"{prefixes}{name}{suffixes}"
 
 
 def _user_words(report: Report) -> Iterator[str]:
@@ -484,8 +484,8 @@ def _user_words(report: Report) -> Iterator[str]:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)
+def _fields(struct_type: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(struct_type)
 
 
 def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:
@@ -519,8 +519,8 @@ def _settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cause(gb_id: str | None, gb_type: str) -> str:
-    known = is_cause(gb_id, gb_type) or is_cause(None, gb_type)
-    return gb_type if known or gb_type in _ERRORS | _TORCH_ERRORS else "an error"
+    is_known = is_cause(gb_id, gb_type) or is_cause(None, gb_type)
+    return gb_type if is_known or gb_type in _ERRORS | _TORCH_ERRORS else "an error"
 
 
 def _family(name: str) -> str:

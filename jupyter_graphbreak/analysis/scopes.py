@@ -54,7 +54,7 @@ class SourceRegions:
             if tree is not None:
                 self._regions += _regions(tree, segment.first_line - 1)
 
-    def withs_around(self, line: int) -> list[Region]:
+    def enclosing_withs(self, line: int) -> list[Region]:
         """Return the ``with`` regions enclosing a line, outermost first."""
         withs = (region for region in self._regions if region.form == "with")
         enclosing = (region for region in withs if region.line <= line <= region.last_line)
@@ -62,13 +62,13 @@ class SourceRegions:
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
         """Return the region that opens a scope at a line: a ``with`` item, a decorator, or else a call."""
-        here = [region for region in self._regions if region.line <= line <= region.end_line]
+        candidates = [region for region in self._regions if region.line <= line <= region.end_line]
         order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
         def distance(region: Region) -> tuple[bool, int, int]:
             return not region.names_setting, order[region.form], abs(region.column - (column or region.column))
 
-        return min(here, key=distance, default=None)
+        return min(candidates, key=distance, default=None)
 
     def decorators_of(self, line: int) -> list[Region]:
         """Return the decorators of the function whose code starts at a line."""
@@ -155,9 +155,9 @@ class ScopeTable:
             disagreement = None if not in_force else "error_on_graph_break is True here, set before watching began"
             return Setting(bool(in_force), ["default"], None, []), disagreement
         if inner.value is not bool(in_force):
-            where = f"line {inner.location.line}" if inner.location else "an unknown line"
+            line_name = f"line {inner.location.line}" if inner.location else "an unknown line"
             disagreement = (
-                f"the scope at {where} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
+                f"the scope at {line_name} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
                 "the report follows Dynamo"
             )
             return Setting(bool(in_force), ["default"], None, chain), disagreement
@@ -169,9 +169,9 @@ class ScopeTable:
     def govern(self, setting: Setting | None, break_id: str) -> None:
         """Add a break to the breaks that the scope of its setting governed."""
         if setting is not None and setting.scope is not None:
-            known = self._breaks.setdefault(setting.scope, [])
-            if break_id not in known:
-                known.append(break_id)
+            governed = self._breaks.setdefault(setting.scope, [])
+            if break_id not in governed:
+                governed.append(break_id)
 
     def _chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
         chain: list[str] = []
@@ -200,16 +200,16 @@ class ScopeTable:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         note = None
         if wrapped is not None:
-            filename, region = self._around_function(site, wrapped)
-            around = f"wrapped around {plain_function(wrapped.name)}"
+            filename, region = self._region_wrapping(site, wrapped)
+            how_wrapped = f"wrapped around {plain_function(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
                 location = self._sources.place(site)
-                return self._add("call", location, parent, around, value=value)
+                return self._add("call", location, parent, how_wrapped, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add("call", location, parent, f"{around} before watching began", value=value)
+                return self._add("call", location, parent, f"{how_wrapped} before watching began", value=value)
             if region.form == "call":
-                note = around
+                note = how_wrapped
             return self._add(region.form, self._place(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
@@ -225,16 +225,16 @@ class ScopeTable:
         if region_index is not None:
             lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
             line = next(lines, line)
-            around = regions.withs_around(self._source_line(filename, line))
-            named = [region for region in around if self._opens_scope(filename, region)]
-            region = named[region_index] if len(named) >= -region_index else None
+            enclosing = regions.enclosing_withs(self._source_line(filename, line))
+            openers = [region for region in enclosing if self._opens_scope(filename, region)]
+            region = openers[region_index] if len(openers) >= -region_index else None
         else:
             region = regions.opener_at(self._source_line(filename, line), entered.column)
-            named = [
-                region for region in regions.withs_around(self._source_line(filename, line)) if region.names_setting
+            openers = [
+                region for region in regions.enclosing_withs(self._source_line(filename, line)) if region.names_setting
             ]
-            if named and (region is None or region.form != "with"):
-                region = named[-1]
+            if openers and (region is None or region.form != "with"):
+                region = openers[-1]
             if region is not None and region.form == "with":
                 self._opened_lines.add((filename, region.line))
         if region is None:
@@ -242,7 +242,7 @@ class ScopeTable:
             return self._add("with", location, parent, value=scope.value)
         return self._add(region.form, self._place(filename, region), parent, value=scope.value)
 
-    def _around_function(
+    def _region_wrapping(
         self, site: StackEntry | None, wrapped: additions.CodeObject | None
     ) -> tuple[str, Region | None]:
         """Return the file and the region that wrapped a function: where the wrapper was created, else the decorator."""
@@ -260,7 +260,7 @@ class ScopeTable:
         if fullgraph is None:
             return None
         site, wrapped = fullgraph.site, fullgraph.wrapped
-        filename, region = self._around_function(site, wrapped)
+        filename, region = self._region_wrapping(site, wrapped)
         if region is not None:
             return self._add(region.form, self._place(filename, region), value=True, setting="fullgraph")
         location = None
@@ -282,13 +282,13 @@ class ScopeTable:
     ) -> str:
         place = (location.source, location.line, location.column) if location is not None else None
         key = (setting, value, place, note if place is None else None)
-        known = self._scopes.get(key)
-        if known is None:
+        scope = self._scopes.get(key)
+        if scope is None:
             ident = f"c{len(self._scopes) + 1}"
-            known = self._scopes[key] = Scope(ident, setting, value, form, location, parent, [], note)
-        elif known.parent is None and parent is not None and parent != known.id:
-            known = self._scopes[key] = msgspec.structs.replace(known, parent=parent)
-        return known.id
+            scope = self._scopes[key] = Scope(ident, setting, value, form, location, parent, [], note)
+        elif scope.parent is None and parent is not None and parent != scope.id:
+            scope = self._scopes[key] = msgspec.structs.replace(scope, parent=parent)
+        return scope.id
 
     def _place(self, filename: str, region: Region) -> Location | None:
         """Return the location of a region, from the line that opens it to its last line."""

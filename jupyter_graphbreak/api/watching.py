@@ -65,7 +65,7 @@ class Run:
         """Return the report of what the block has done so far; any thread may call it while the block runs."""
         if self._report is not None or self._recording is None:
             return self.report
-        return Report.of(build_report(self._recording.so_far()))
+        return Report.of(build_report(self._recording.records_so_far()))
 
     def begin(self, recording: recorder.Recording) -> None:
         """Store the recording when it begins."""
@@ -259,7 +259,7 @@ def capture(
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
-    from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
+    from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
 
     require_torch()
     run = Run()
@@ -290,7 +290,7 @@ def capture(
                     recording.note("warning", sentence)
                 with (
                     _compiled_modules(recording) if compile else contextlib.nullcontext(),
-                    earlier_processes_noted(add_note) if processes else contextlib.nullcontext(),
+                    note_earlier_processes(add_note) if processes else contextlib.nullcontext(),
                 ):
                     yield run
         finally:

@@ -130,7 +130,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
-        from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
+        from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
         from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
 
         opened = self._exit_stack
@@ -166,7 +166,7 @@ class Observation:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
             self._folder = opened.enter(watching, lambda: watched_children(warn), None)
-            opened.enter("looking for earlier processes", lambda: earlier_processes_noted(warn), None)
+            opened.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
         if stance := opened.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
         opened.enter("setting the default device", lambda: default_device(self._device), None)
@@ -503,11 +503,11 @@ def _choice(options: Options, named: dict[str, Any]) -> DeviceChoice:
     from jupyter_graphbreak._torch_compat.configuration import backends, modes
     from jupyter_graphbreak._torch_compat.default_device import cuda_devices
     from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
-    from jupyter_graphbreak.recording.targets import names_used
+    from jupyter_graphbreak.recording.targets import with_used_globals
 
     if options.backend is not None and options.backend not in (known := backends()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
     if options.mode is not None and options.mode not in (known := modes()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     names, current, why_none = cuda_devices() if options.device != "cpu" else ([], 0, "")
-    return choose_device(options.device, CudaDevices(names, current, why_none), names_used(named))
+    return choose_device(options.device, CudaDevices(names, current, why_none), with_used_globals(named))

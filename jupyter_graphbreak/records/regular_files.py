@@ -89,14 +89,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(_mode_of(target))
+        temporary.chmod(_permissions(target))
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _mode_of(path: Path) -> int:
+def _permissions(path: Path) -> int:
     """Return the permissions of a file; for a new file, the default permissions."""
     try:
         return path.stat().st_mode & 0o7777

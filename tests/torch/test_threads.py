@@ -36,7 +36,7 @@ from jupyter_graphbreak.experiments.trial.effects import capture_effects, preser
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.faults import with_fallback
-from jupyter_graphbreak.recording.targets import reached
+from jupyter_graphbreak.recording.targets import reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
@@ -255,7 +255,7 @@ def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
                 assert [value.tolist() for value in pool.map(two, [ONES])] == [second(ONES).tolist()]
         with Worker() as worker, jupyter_graphbreak.capture() as other:
             worker(lambda: pool.submit(three, ONES).result())
-        threads_of_pool = pool.submit(threads.claims_here).result()
+        threads_of_pool = pool.submit(threads.current_claims).result()
     assert functions(outer.report) == {"first", "second"}
     assert functions(inner.report) == {"second"}
     assert functions(other.report) == set()
@@ -279,7 +279,7 @@ def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(met
         with Worker() as worker, jupyter_graphbreak.capture() as run:
             (value,) = submit(one)
             worker(lambda: submit(two))
-        threads_of_pool = pool.apply(threads.claims_here)
+        threads_of_pool = pool.apply(threads.current_claims)
     assert value.tolist() == first(ONES).tolist()
     assert functions(run.report) == {"first"}
     assert threads_of_pool == ()
@@ -419,7 +419,7 @@ def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytes
 
 def test_the_search_for_the_code_of_a_program_stops_at_our_wrappers() -> None:
     with threads.claimed():
-        assert list(reached(threading.Thread.start)) == [threading.Thread.start]
+        assert list(reachable_objects(threading.Thread.start)) == [threading.Thread.start]
 
 
 # -- Trials.

@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls,
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
-from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -405,7 +405,7 @@ def _tensors(*values: Any) -> list[torch.Tensor]:
             for item in value:
                 add(item, depth + 1)
 
-    for value in (*values, *reached(*values)):
+    for value in (*values, *reachable_objects(*values)):
         add(value, 0)
     memory = {}
     for tensor in tensors.values():

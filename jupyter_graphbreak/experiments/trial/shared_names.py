@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ _READ_ANY_ATTRIBUTE = READ_ANY_GLOBAL | {"getattr", "attrgetter", "vars", "__dic
 
 def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     """Return the user's modules that code refers to, each with the names that the code uses from it."""
-    functions = {id(item): item for item in reached(*roots) if is_instance(item, types.FunctionType) and is_own(item)}
+    functions = {
+        id(item): item for item in reachable_objects(*roots) if is_instance(item, types.FunctionType) and is_own(item)
+    }
     pending = list(functions.values())
     result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
     while pending:
@@ -100,7 +102,7 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
             new = [vars(module)[name] for name in used if name not in known]
             modules += [part for part in new if is_instance(part, types.ModuleType)]
             known.update(dict.fromkeys(used))
-            for item in reached(*(vars(module)[name] for name in used)):
+            for item in reachable_objects(*(vars(module)[name] for name in used)):
                 if is_instance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)

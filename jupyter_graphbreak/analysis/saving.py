@@ -25,15 +25,15 @@ def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
     notes: list[Diagnostic] = []
     for saved in ledger.compiled_saved:
         place = sources.place(saved.site) if saved.site is not None else None
-        place_name = f"{sources.name_of(place.source)} line {place.line}" if place is not None else "The program"
+        subject = f"{sources.name_of(place.source)} line {place.line}" if place is not None else "The program"
         if saved.is_module:
             sentence = (
-                f"{place_name} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
+                f"{subject} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
                 f"later PyTorch may not load: {_ADVICE_FOR_MODULE}."
             )
         else:
             sentence = (
-                f"{place_name} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
+                f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
                 f"them: {_ADVICE_FOR_PARTS if saved.is_part else _ADVICE_FOR_MODULE}. {REPAIR}"
             )
         notes.append(Diagnostic("info", sentence))

@@ -155,9 +155,9 @@ class ScopeTable:
             disagreement = None if not in_force else "error_on_graph_break is True here, set before watching began"
             return Setting(bool(in_force), ["default"], None, []), disagreement
         if inner.value is not bool(in_force):
-            line_name = f"line {inner.location.line}" if inner.location else "an unknown line"
+            opener = f"line {inner.location.line}" if inner.location else "an unknown line"
             disagreement = (
-                f"the scope at {line_name} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
+                f"the scope at {opener} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
                 "the report follows Dynamo"
             )
             return Setting(bool(in_force), ["default"], None, chain), disagreement

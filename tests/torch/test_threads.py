@@ -69,7 +69,7 @@ def fresh_dynamo() -> Iterator[None]:
     yield
     assert threading.Thread.start is start
     assert not threads._claims_by_thread
-    assert not threads._inherited
+    assert not threads._claims_by_started_thread
 
 
 def in_thread(work: Callable[[], Any]) -> Any:

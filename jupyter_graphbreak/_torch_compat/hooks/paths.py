@@ -103,7 +103,7 @@ class _Branch:
     ----------
     test : StackEntry
         The place of the jump.
-    otherwise : int
+    eager_target : int
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
         The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.

@@ -133,9 +133,9 @@ def compile_arguments(value: Any) -> CompileArguments | None:
     torch = sys.modules.get("torch")
     if torch is not None and is_instance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
-        context = getattr(value, "dynamo_ctx", None) if inner is None else _context(inner)
+        context = getattr(value, "dynamo_ctx", None) if inner is None else _compile_context(inner)
     else:
-        context = _context(attribute_of(value, "__func__", value))
+        context = _compile_context(attribute_of(value, "__func__", value))
     callback = getattr(context, "callback", None)
     backend = innermost_backend(callback)
     if not callable(backend):
@@ -155,7 +155,7 @@ def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
     return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 
-def _context(function: Any) -> Any:
+def _compile_context(function: Any) -> Any:
     """Return the context that ``torch.compile`` made for a function, from the closure of the wrapper around it."""
     names = getattr(attribute_of(function, "__code__"), "co_freevars", ())
     cells = attribute_of(function, "__closure__") or ()

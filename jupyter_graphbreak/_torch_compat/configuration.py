@@ -119,7 +119,7 @@ def ignore_set_logs() -> None:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def hidden_compiler_logs() -> Iterator[None]:
     """Hide log messages about compilation on this thread; the structured trace continues."""
     loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
     handlers = {
@@ -168,13 +168,13 @@ def _restore_warn_once_caches() -> Iterator[None]:
 @contextlib.contextmanager
 def uncompiled_output() -> Iterator[None]:
     """Hide log messages and warnings about compilation, since the report has them; keep NumPy's random numbers."""
-    with quiet(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
+    with hidden_compiler_logs(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
         yield
 
 
-_COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
-_OPERATORS = "torch._ops"
-_COMPILER_FOLDERS = tuple(f"{name.replace('.', '/')}/" for name in _COMPILING)
+_COMPILER_MODULES = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+_OPERATOR_MODULE = "torch._ops"
+_COMPILER_FOLDERS = tuple(f"{name.replace('.', '/')}/" for name in _COMPILER_MODULES)
 
 
 def disable_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,10 +197,10 @@ def _hidden_compiler_warnings() -> Iterator[None]:
     registries = {
         name: dict(getattr(module, "__warningregistry__", {}))
         for name, module in sys.modules.copy().items()
-        if name.startswith((*_COMPILING, _OPERATORS))
+        if name.startswith((*_COMPILER_MODULES, _OPERATOR_MODULE))
     }
     # From PyTorch 2.15 on, graphs call operators through this module; within the context, tracing calls them.
-    operators = getattr(sys.modules.get(_OPERATORS), "__file__", None)
+    operators = getattr(sys.modules.get(_OPERATOR_MODULE), "__file__", None)
 
     @disable_dynamo
     def drop_compiler_warnings(message: Any) -> Any:

@@ -91,12 +91,12 @@ def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
     return FrameGuards(
         f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}",
         functools.partial(guards.root.check, graph.local_scope),
-        functools.partial(_node, guards.root, graph.local_scope, scope),
+        functools.partial(_guard_node, guards.root, graph.local_scope, scope),
         stacks,
     )
 
 
-def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
+def _guard_node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
     guards: list[tuple[str, Callable[[], object] | None]] = []
     for leaf in manager.get_leaf_guards():
         can_be_checked = callable(leaf) and value is not _MISSING
@@ -105,7 +105,7 @@ def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
     children = []
     # PyTorch does not recheck objects that are reached through unchanged dicts of modules.
     if not getattr(manager, "is_tag_safe_root", bool)():
-        children = [_node(child, _value_of(child, scope), scope) for child in _child_managers(manager)]
+        children = [_guard_node(child, _value_of(child, scope), scope) for child in _child_managers(manager)]
     return GuardNode(manager.get_source(), guards, children)
 
 

@@ -81,7 +81,7 @@ def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Ite
         instead, or ``None`` for the original. It must not call user code.
     """
     static = inspect.getattr_static(owner, name)
-    original = _function(static)
+    original = _underlying_function(static)
     thread, is_open = get_ident(), [True]
 
     @functools.wraps(original)
@@ -118,7 +118,7 @@ def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) ->
     on_result : callable
         Receives the result of a call, and its arguments.
     """
-    original = _function(inspect.getattr_static(owner, name))
+    original = _underlying_function(inspect.getattr_static(owner, name))
 
     def plan(*args: Any, **kwargs: Any) -> Any:
         def follow() -> Any:
@@ -194,7 +194,7 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
             is_open.clear()
 
 
-def _function(static: Any) -> Any:
+def _underlying_function(static: Any) -> Any:
     return static.__func__ if isinstance(static, classmethod | staticmethod) else static
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: The device types that have an autocast mode.
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
-_WRITERS = (
+_WRITER_FUNCTIONS = (
     ("torch._C", "PyTorchFileWriter"),
     *(("torch.jit._script", f"{kind}.save") for kind in ("RecursiveScriptModule", "ScriptModule")),
     ("torch.autograd.profiler", "profile.export_chrome_trace"),
@@ -29,7 +29,7 @@ _WRITERS = (
 def file_writers() -> list[tuple[Any, str, str]]:
     """Return the functions that write files: the owner, the name, and a phrase to put before the path."""
     writers: list[tuple[Any, str, str]] = []
-    for module, dotted in _WRITERS:
+    for module, dotted in _WRITER_FUNCTIONS:
         owner: Any = sys.modules.get(module)
         *outer, name = dotted.split(".")
         for part in outer:
@@ -40,12 +40,14 @@ def file_writers() -> list[tuple[Any, str, str]]:
 
 
 #: Functions that map a file into memory: the module and the name.
-_MAPPERS = (("torch", "from_file"), ("torch", "UntypedStorage.from_file"))
+_MAPPING_FUNCTIONS = (("torch", "from_file"), ("torch", "UntypedStorage.from_file"))
 
 
 def memory_mapping_functions() -> list[tuple[Any, str]]:
     """Return the functions that map a file into memory: the owner and the name."""
-    return [(owner, name) for module, dotted in _MAPPERS for owner, name in _existing_functions(module, dotted)]
+    return [
+        (owner, name) for module, dotted in _MAPPING_FUNCTIONS for owner, name in _existing_functions(module, dotted)
+    ]
 
 
 #: PyTorch's functions that open files or connections without an audit event.
@@ -73,7 +75,7 @@ def _existing_functions(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
 
 
 #: Functions that register something with PyTorch which cannot be removed again.
-_REGISTRATIONS = (
+_REGISTRATION_FUNCTIONS = (
     ("torch.library", "Library.define"),
     ("torch.library", "Library.impl"),
     ("torch.library", "Library.fallback"),
@@ -84,7 +86,11 @@ _REGISTRATIONS = (
 
 def registration_functions() -> list[tuple[Any, str]]:
     """Return the functions that register something with PyTorch: the owner and the name."""
-    return [(owner, name) for module, dotted in _REGISTRATIONS for owner, name in _existing_functions(module, dotted)]
+    return [
+        (owner, name)
+        for module, dotted in _REGISTRATION_FUNCTIONS
+        for owner, name in _existing_functions(module, dotted)
+    ]
 
 
 #: The methods of a process group that do not communicate.
@@ -137,7 +143,7 @@ class ProcessSetting(NamedTuple):
 
 
 #: Settings with a getter and a setter in ``torch``.
-_FUNCTIONS = (
+_SETTING_FUNCTIONS = (
     ("the number of threads", "get_num_threads", "set_num_threads"),
     ("the precision of matrix products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
     ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
@@ -166,7 +172,7 @@ _FUNCTIONS = (
         )
     ),
 )
-#: Other names by which code changes a setting of ``_FUNCTIONS``.
+#: Other names by which code changes a setting of ``_SETTING_FUNCTIONS``.
 _OTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
@@ -244,7 +250,7 @@ def process_settings() -> Iterator[ProcessSetting]:
                          frozenset({"set_default_device"}))  # fmt: skip
     for kind in AUTOCAST_DEVICES:
         yield ProcessSetting(f"autocast on {kind}", *_autocast_access(kind), _AUTOCAST_NAMES)
-    for name, getter, setter in _FUNCTIONS:
+    for name, getter, setter in _SETTING_FUNCTIONS:
         read, write = _nested_attribute(torch, getter), _nested_attribute(torch, setter)
         if read is not None and write is not None:
             yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))

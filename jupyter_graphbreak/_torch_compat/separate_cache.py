@@ -81,7 +81,7 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
     owner, name = tracers.InliningInstructionTranslator, "get_globals_source_and_value"
     original = getattr(owner, name)
 
-    def of_copy(tracer: Any, variable: str, module: types.ModuleType) -> Any:
+    def with_copied_globals(tracer: Any, variable: str, module: types.ModuleType) -> Any:
         alias = tracer.output.install_global_by_id(f"__import_{module.__name__.replace('.', '_dot_')}", module)
         source = sources.GlobalSource(alias)
         return module, builders.VariableBuilder(tracer, source)(module), sources.AttrSource(source, variable)
@@ -90,7 +90,7 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
         module = _modules_of_copies.get(id(tracer.f_globals))
         if module is None or vars(module) is not tracer.f_globals:
             return original, (tracer, variable), {}
-        return of_copy, (tracer, variable, module), {}
+        return with_copied_globals, (tracer, variable, module), {}
 
     return redirected_on_thread(owner, name, plan)
 
@@ -175,17 +175,20 @@ def removed_globals() -> Iterator[None]:
         return
     pending: list[Any] = []
 
-    def created(hook: Any, *_: Any, **__: Any) -> None:
+    def note_created_hook(hook: Any, *_: Any, **__: Any) -> None:
         pending.append(hook)
 
     with contextlib.ExitStack() as undo:
 
-        def importing(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
+        def note_import(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
             scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
             if alias not in scope:
                 undo.callback(scope.pop, alias, None)
 
-        with observed_on_thread(hooks, "create", created), prepared_on_thread(tracer, "import_source", importing):
+        with (
+            observed_on_thread(hooks, "create", note_created_hook),
+            prepared_on_thread(tracer, "import_source", note_import),
+        ):
             try:
                 yield
             finally:
@@ -210,7 +213,10 @@ class ThreadCompilations:
         """Isolate the changes that the conversion of one frame makes."""
         versions = self._earlier_versions.get(id(code))
         if versions is None or versions[0]() is not code:
-            self._earlier_versions[id(code)] = weakref.ref(code), {id(entry.guard_manager) for entry in _entries(code)}
+            self._earlier_versions[id(code)] = (
+                weakref.ref(code),
+                {id(entry.guard_manager) for entry in _cache_entries(code)},
+            )
         with _swapped_size_profile(self._profile):
             yield
 
@@ -227,7 +233,7 @@ class ThreadCompilations:
                 continue
             if not managers:
                 forget_code(code)
-            for entry in _entries(code):
+            for entry in _cache_entries(code):
                 if id(entry.guard_manager) not in managers:
                     _invalidate(entry)
             if managers:
@@ -297,14 +303,14 @@ def forgotten_backends() -> Iterator[None]:
             cached_backends.pop(number, None)
 
 
-def _entries(code: CodeType) -> list[Any]:
+def _cache_entries(code: CodeType) -> list[Any]:
     read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
     return list(read(code)) if read is not None else []
 
 
 def _allow_compiling(code: CodeType) -> None:
     """Make Dynamo compile code on which it may have given up."""
-    if _entries(code):
+    if _cache_entries(code):
         _resume_compiling(code)
     else:
         forget_code(code)
@@ -335,7 +341,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
     def size_without_earlier(frame: Any, *args: Any, **kwargs: Any) -> Any:
         size = compute(frame, *args, **kwargs)
         managers = earlier_versions(frame.f_code)
-        entries = [entry for entry in _entries(frame.f_code) if id(entry.guard_manager) in managers]
+        entries = [entry for entry in _cache_entries(frame.f_code) if id(entry.guard_manager) in managers]
         reductions = dict.fromkeys(vars(size), len(entries))
         reductions["num_cache_entries_with_same_id_matched_objs"] = sum(
             sizes._has_same_id_matched_objs(frame, entry) for entry in entries

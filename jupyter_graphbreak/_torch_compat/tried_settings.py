@@ -23,7 +23,7 @@ _CUDA_PRECISION_SETTINGS = (
     "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "eager_numerics.use_pytorch_libdevice",
 )  # fmt: skip
 #: Shares of the memory that inductor would keep; with less, it computes more again in the backward pass.
-_BUDGETS = (0.5, 0.2)
+_MEMORY_BUDGETS = (0.5, 0.2)
 #: The operation in a graph for a ``torch.autograd.Function``, which has its own setting.
 _CUSTOM_FUNCTION = "autograd_function_apply"
 _ALLOW_FUNCTIONS_SETTING = "autograd_cache_allow_custom_autograd_functions"
@@ -120,7 +120,7 @@ def memory_changes() -> list[SettingChange]:
     if current.get("donated_buffer") is False:
         changes.append(("donated_buffer", True))
     if current.get("activation_memory_budget") == 1.0:
-        changes += [("activation_memory_budget", budget) for budget in _BUDGETS]
+        changes += [("activation_memory_budget", budget) for budget in _MEMORY_BUDGETS]
     return [
         SettingChange(f"torch._functorch.config.{name} = {value}", functools.partial(config.patch, {name: value}))
         for name, value in changes

@@ -67,9 +67,9 @@ class ResumeTable:
         self._resumes: list[Resume] = []
         self._of_frame: dict[str, str] = {}
         self._inlined_in: dict[str, list[str]] = {}
-        by_code = self._add_created(ledger.started)
-        self._add_compiled(ledger.started, by_code)
-        self._add_inlined(ledger.started, by_code)
+        by_code = self._add_created(ledger.started_frames)
+        self._add_compiled(ledger.started_frames, by_code)
+        self._add_inlined(ledger.started_frames, by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
         """Return the resume functions, with the graphs of their frames or of the frames they are inlined in."""
@@ -93,10 +93,10 @@ class ResumeTable:
         """Add the resume functions that breaks created; return the index of each by the id of its code object."""
         by_code: dict[Any, int] = {}
         for frame in frames:
-            ending = self._breaks.ending(frame)
+            ending = self._breaks.ending_break(frame)
             for created in frame.resumes:
                 if created.id not in by_code:
-                    by_code[created.id] = self._add(created, ending)
+                    by_code[created.id] = self._add_resume(created, ending)
         return by_code
 
     def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
@@ -118,7 +118,7 @@ class ResumeTable:
                     created = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resumed_at
                     )
-                    index = self._add(created, break_index or self._breaks.first_break_through(filename, line))
+                    index = self._add_resume(created, break_index or self._breaks.first_break_through(filename, line))
                 by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ending_breaks)
             if index is None:
@@ -129,7 +129,7 @@ class ResumeTable:
 
     def _store_ending(self, frame: FrameLedger, ending_breaks: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
         """Store the break at which a frame ends, by the line in the frame's own function."""
-        ending, event = self._breaks.ending(frame), frame.ending
+        ending, event = self._breaks.ending_break(frame), frame.ending
         if ending is None or event is None:
             return
         for entry in frame.stack_from(event)[:1]:
@@ -160,7 +160,7 @@ class ResumeTable:
                 self._inlined_in[resume.id] = containing
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
-    def _add(self, created: additions.ResumeCreated, folded: FoldedBreak | None) -> int:
+    def _add_resume(self, created: additions.ResumeCreated, folded: FoldedBreak | None) -> int:
         line = created.line or created.firstlineno
         self._resumes.append(
             Resume(
@@ -248,7 +248,7 @@ def _with_values(reason: SkipReason, **values: str) -> SkipReason:
 
 def enclosing_block(source: Source, line: int) -> SkipKind | None:
     """Return the block around a line of a function that keeps a frame from resuming, if there is one."""
-    return next((_block_in(tree, line) for tree in _trees(source, line)), None)
+    return next((_block_in(tree, line) for tree in _tree_at(source, line)), None)
 
 
 def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
@@ -257,7 +257,7 @@ def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> Skip
     This is for a break at such a call whose line is not known. ``line`` is the first line of the function.
     """
     blocks: set[SkipKind | None] = set()
-    for tree in _trees(source, line):
+    for tree in _tree_at(source, line):
         end = end_in_tree(tree, line, name) or line
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and line <= node.lineno <= end and _is_variadic(node):
@@ -269,7 +269,7 @@ def _is_variadic(call: ast.Call) -> bool:
     return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
 
 
-def _trees(source: Source, line: int) -> Iterator[ast.Module]:
+def _tree_at(source: Source, line: int) -> Iterator[ast.Module]:
     """Yield the tree of the part of a source that contains a line, with its lines as the source counts them."""
     segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
     tree = parse_python(segment.text) if segment is not None else None
@@ -343,14 +343,16 @@ class SkipTable:
         line = frame.resumed_at or line
         if event is None and frame.skip_frame is not None:
             code_id = frame.start.id if frame.start is not None else None
-            self._add(frame.ident, name, self._lines(filename, line, name, code_id), SKIP_FRAME)
+            self._add_skipped(frame.ident, name, self._eager_lines(filename, line, name, code_id), SKIP_FRAME)
         if event is None or event.raised:
             return
         folded = self._breaks.break_of_event(event)
         occurrence = next((o for o in folded.occurrences if o.frame == frame.ident), None)
-        reason = skip_reason_of_break(event.message.cause, event.message.consequence, self._block(frame, event))
-        location = self._lines(filename, line, name, frame.start.id if frame.start is not None else None)
-        self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
+        reason = skip_reason_of_break(
+            event.message.cause, event.message.consequence, self._block_of_event(frame, event)
+        )
+        location = self._eager_lines(filename, line, name, frame.start.id if frame.start is not None else None)
+        self._add_skipped(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
         """Add a function that Dynamo refused to begin, with the break that represents the refusal."""
@@ -364,10 +366,10 @@ class SkipTable:
         self, refusal: additions.FrameRefused, reason: SkipReason, folded: FoldedBreak, setting: Setting | None
     ) -> None:
         name, filename, line = refusal.code or ("?", "?", None)
-        location = self._lines(filename, line, name, refusal.id)
+        location = self._eager_lines(filename, line, name, refusal.id)
         listed = {(skipped.location, skipped.break_) for skipped in self._skipped}
         if (location, folded.ident) not in listed:
-            self._add(None, name, location, reason, folded, setting)
+            self._add_skipped(None, name, location, reason, folded, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
         """Add a function that a limit prevented from being compiled again.
@@ -380,11 +382,11 @@ class SkipTable:
         # If the limit was reached by the wrapper that torch shares, it is the decorated function that runs eagerly.
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
-        location = self._lines(filename, line, name, code_id) if line else None
+        location = self._eager_lines(filename, line, name, code_id) if line else None
         reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
         listed = {(skipped.location, skipped.kind) for skipped in self._skipped}
         if (location, reason.kind) not in listed:
-            self._add(None, name, location, reason)
+            self._add_skipped(None, name, location, reason)
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
         """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it."""
@@ -393,15 +395,15 @@ class SkipTable:
         is_shown = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
         if reason is not None and (kind in {"cell", "file"} or is_shown.get(reason.kind, False)):
             name = (skip.qualname or skip.name) if reason is LAYER_OF_TORCH else skip.name
-            self._add(None, name, self._lines(skip.filename, skip.firstlineno, name, skip.id), reason)
+            self._add_skipped(None, name, self._eager_lines(skip.filename, skip.firstlineno, name, skip.id), reason)
 
-    def _lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
+    def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
         """Return the lines that run eagerly: the whole function, or those after the resume point."""
         if code_id is not None and is_resume(name):
             line = self._resumed_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
 
-    def _add(
+    def _add_skipped(
         self,
         frame: str | None,
         function: str,
@@ -428,7 +430,7 @@ class SkipTable:
         """Return whether the user can apply a reason's way out, which must not move lines of a library."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
-    def _block(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
+    def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
         """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)

@@ -91,7 +91,7 @@ class SameLineBreaks:
             return 0
         if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
-        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_kind(event)]
+        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
 
     def leave_frame(self, frame: FrameLedger) -> None:
         """Remember the event at which a frame ends: it may create resume functions."""
@@ -105,7 +105,7 @@ class SameLineBreaks:
             Counter(preceding_frame) if preceding_frame is not None and entry.line == resumed_at(name) else Counter()
         )
         if not event.message.inlined:
-            preceding[_kind(event)] += 1
+            preceding[_cause_name(event)] += 1
         self._origins.setdefault((plain_function(name), filename, entry.line), []).append(
             _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
         )
@@ -119,7 +119,7 @@ def _is_branch(event: BreakEvent) -> bool:
     return event.message.cause.gb_type == _BRANCHING
 
 
-def _kind(event: BreakEvent) -> str:
+def _cause_name(event: BreakEvent) -> str:
     return event.message.cause.gb_id or event.message.cause.gb_type
 
 
@@ -239,30 +239,32 @@ class BreakTable:
         self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
-            stack = self._stack(event)
+            stack = self._shown_stack(event)
             name, filename, line = frame.code
             if event.conditions.stack:
                 branches = message.cause.gb_type == _BRANCHING
-                location = self._sources.place(self._leaf(event.conditions), branches=branches)
+                location = self._sources.place(self._innermost_entry(event.conditions), branches=branches)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)
             else:
                 location = self._sources.location(filename, line, name)
-            outcome = _outcome(event)
+            outcome = _event_outcome(event)
             occurrence = Occurrence(
                 frame=frame.ident,
                 attempt=event.attempt,
                 stack=stack or ([location] if location else []),
                 outcome=outcome,
-                consequence=_reason(message.consequence),
-                setting=self._setting(event.conditions, location),
+                consequence=_reason_of_cause(message.consequence),
+                setting=self._setting_at(event.conditions, location),
             )
-            folded = self._add(event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event))
+            folded = self._add_occurrence(
+                event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event)
+            )
             if event is frame.given_up and not event.raised:
                 self._given_up_at.setdefault(frame.code, []).append(folded)
         self._same_line.leave_frame(frame)
-        ending = self.ending(frame)
+        ending = self.ending_break(frame)
         if ending is not None:
             ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
 
@@ -284,7 +286,7 @@ class BreakTable:
         location = self._sources.location(filename, line, name)
         stack = shown_stack(self._sources, refusal.above)
         outcome: Outcome = "error" if refusal.raised else "skipped"
-        setting = self._setting(refusal, location)
+        setting = self._setting_at(refusal, location)
         occurrence = Occurrence(
             frame=None,
             attempt=0,
@@ -292,7 +294,7 @@ class BreakTable:
             outcome=outcome,
             setting=setting,
         )
-        folded = self._add(event, location, occurrence, None)
+        folded = self._add_occurrence(event, location, occurrence, None)
         if refusal.code is not None and not refusal.raised:
             self._given_up_at.setdefault(refusal.code, []).append(folded)
         return folded, setting
@@ -332,7 +334,7 @@ class BreakTable:
         """Return the ids of the breaks in a frame."""
         return self._of_frame.get(frame, [])
 
-    def ending(self, frame: FrameLedger) -> FoldedBreak | None:
+    def ending_break(self, frame: FrameLedger) -> FoldedBreak | None:
         """Return the break that ends the graphs of a frame and starts its resume functions, if there is one."""
         return self._break_by_event.get(id(frame.ending)) if frame.ending is not None else None
 
@@ -356,7 +358,7 @@ class BreakTable:
         for function in skipped:
             skipped_of.setdefault(function.break_, []).append(function.id)
         return [
-            self._break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
+            self._report_break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
             for folded in self._breaks
         ]
 
@@ -380,7 +382,7 @@ class BreakTable:
         captured, error = _under_fullgraph(ordered, fullgraph_captures=hints.fullgraph_captures_values(torch))
         return WhatIf(strict, error, captured)
 
-    def _setting(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
+    def _setting_at(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting(conditions, place)
         if disagreement is not None:
             where = f"{self._sources.name_of(place.source)} line {place.line}" if place is not None else "a break"
@@ -390,15 +392,15 @@ class BreakTable:
         return setting
 
     @staticmethod
-    def _leaf(conditions: additions.Conditions) -> StackEntry:
+    def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
         """Return the innermost place of a break; for a call of IPython's wrapper of ``open``, the place of the call."""
         entries = [*conditions.whole_stack, *conditions.stack]
         return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
 
-    def _stack(self, event: BreakEvent) -> list[Location]:
+    def _shown_stack(self, event: BreakEvent) -> list[Location]:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
-    def _add(
+    def _add_occurrence(
         self,
         event: BreakEvent,
         location: Location | None,
@@ -418,7 +420,7 @@ class BreakTable:
             folded.location = location  # this location may have columns, which tell it from others on the line
         self._break_by_event[id(event)] = folded
         self._events.append((event, folded.ident))
-        self._scopes.govern(occurrence.setting, folded.ident)
+        self._scopes.add_governed_break(occurrence.setting, folded.ident)
         if occurrence not in folded.occurrences:
             folded.occurrences.append(occurrence)
         if folded.consequence is None:
@@ -427,7 +429,7 @@ class BreakTable:
             breaks.append(folded.ident)
         return folded
 
-    def _break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
+    def _report_break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
         cause = folded.first.message.cause
         setting = folded.occurrences[-1].setting
         stack = _code_of(folded.first)
@@ -528,7 +530,7 @@ def _may_overlap(one: Location | None, other: Location | None) -> bool:
     return not ends_before
 
 
-def _outcome(event: BreakEvent) -> Outcome:
+def _event_outcome(event: BreakEvent) -> Outcome:
     if event.raised:
         return "error"
     if event.failed or event.message.continuation in {"skip", "rest eager"}:
@@ -536,5 +538,5 @@ def _outcome(event: BreakEvent) -> Outcome:
     return "resumed"
 
 
-def _reason(cause: messages.Cause | None) -> Reason | None:
+def _reason_of_cause(cause: messages.Cause | None) -> Reason | None:
     return Reason(cause.gb_id, cause.gb_type) if cause is not None else None

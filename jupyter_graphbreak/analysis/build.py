@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
 
 #: Stands for a value that is not recorded because it is the default.
-_DEFAULT = object()
+_DEFAULT_VALUE = object()
 
 
 def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
@@ -63,7 +63,7 @@ def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
 def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
     steps: list[tuple[str, Any]] = []
     for frame, settings in recorded:
-        value = settings.values.get(name, _DEFAULT)
+        value = settings.values.get(name, _DEFAULT_VALUE)
         if not steps or steps[-1][1] != value:
             steps.append((frame, value))
     if len(steps) == 1:
@@ -77,7 +77,7 @@ def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> D
 
 
 def _value_in_words(value: Any) -> str:
-    return "its default" if value is _DEFAULT else repr(value)
+    return "its default" if value is _DEFAULT_VALUE else repr(value)
 
 
 _T = TypeVar("_T")
@@ -116,7 +116,7 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
     kinds = Sources([], run.library_roots, package_folders=run.package_folders)
     texts = [_source_text(recorded, kinds) for recorded in ledger.texts]
     sources = Sources(texts, run.library_roots, run.folder, run.home, run.package_folders)
-    for frame in ledger.started:
+    for frame in ledger.started_frames:
         if frame.start is not None and frame.start.qualname is not None:
             _, filename, line = frame.code
             sources.name_function(filename, line, frame.start.qualname)
@@ -134,14 +134,14 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     skips = SkipTable(sources, breaks, ledger.resumed_lines())
     parts = _PartBuilder(ledger.notes)
     parts.for_each("scopes", ledger.scopes, scopes.open)
-    for frame in ledger.started:
+    for frame in ledger.started_frames:
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
-    parts.for_each("breaks", ledger.started, breaks.fold)
+    parts.for_each("breaks", ledger.started_frames, breaks.fold)
     parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
-    parts.for_each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
-    parts.for_each("eager functions", ledger.started, skips.add_frame)
+    parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
+    parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
     parts.for_each("eager functions", ledger.skips, skips.add_unbegun)
     listed_resumes: list[Resume] = []
     frames: list[Frame] = []
@@ -288,7 +288,7 @@ def _timing(ledger: Ledger) -> Timing:
     used_cache = hits + misses + bypasses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
-        compile_s=_sum(seconds) + sum(frame.backward_s for frame in ledger.frames),
+        compile_s=_sum_of_known(seconds) + sum(frame.backward_s for frame in ledger.frames),
         capture_s=ledger.run.capture_s,
         cache_hits=hits if used_cache else None,
         cache_misses=misses if used_cache else None,
@@ -352,5 +352,5 @@ def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | No
     return list(dict.fromkeys(functions))
 
 
-def _sum(values: Iterable[float | None]) -> float:
+def _sum_of_known(values: Iterable[float | None]) -> float:
     return sum(value for value in values if value is not None)

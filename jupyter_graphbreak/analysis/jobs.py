@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RANK_SPECIFIC_NUMBERS = re.compile(
     rb"(?P<device>\b(?:cuda|xpu|hpu|npu|mtia):|\bindex=|_rank_)\d+\w*|\b(?:0x[0-9a-f]{6,}|\d{9,})\b"
 )
-_SECONDS = re.compile(rb'"\w+_s":[\d.e+-]+')
+_SECONDS_FIELDS = re.compile(rb'"\w+_s":[\d.e+-]+')
 _NO_TIMES: Mapping[str, list[CompileTime]] = {}
 
 
@@ -56,7 +56,7 @@ def build_job(
         sources = {source.id: source for source in reversed(process.report.sources)}
         for break_ in process.report.breaks:
             # Columns and code can differ between ranks, but not the line and the cause.
-            place = _place(sources, break_)
+            place = _job_place(sources, break_)
             key = (JobPlace(place.path, place.cell, place.line) if place is not None else None, break_.gb_type)
             by_key.setdefault(key, []).append((process, break_, place))
     breaks = [_job_break(occurrences, ranks) for occurrences in by_key.values()]
@@ -71,7 +71,7 @@ def build_job(
 def fingerprint(report: Report) -> bytes:
     """Return a value that is the same for reports that differ only in times, device numbers and object addresses."""
     text = msgspec.json.encode(replace(report, timing=Timing(), startup=None))
-    return hashlib.sha256(_RANK_SPECIFIC_NUMBERS.sub(rb"\g<device>N", _SECONDS.sub(b"", text))).digest()
+    return hashlib.sha256(_RANK_SPECIFIC_NUMBERS.sub(rb"\g<device>N", _SECONDS_FIELDS.sub(b"", text))).digest()
 
 
 def _merge_equal_processes(processes: list[Process]) -> list[Process]:
@@ -119,7 +119,7 @@ def _job_break(occurrences: list[_Occurrence], ranks: list[int]) -> JobBreak:
     )
 
 
-def _place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
+def _job_place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
     location = break_.location
     if location is None:
         return None

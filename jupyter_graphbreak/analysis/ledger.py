@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import CompileKey, Record
 
-_LIMIT = "Dynamo recompile limit exceeded"
+_LIMIT_CAUSE = "Dynamo recompile limit exceeded"
 #: Events that both our hooks and PyTorch's trace record, with the kinds of their records.
-_PAIRS = (
+_EVENT_KINDS = (
     ("Frames", additions.FrameStarted.kind, "dynamo_start"),
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
     ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
@@ -39,7 +39,7 @@ _MAX_ERROR_LENGTH = 300
 #: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: The beginnings of PyTorch's reasons for not compiling a frame again; the last two are from torch < 2.11.
-_LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")
+_LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
 
 
 @dataclass
@@ -97,7 +97,7 @@ class FrameLedger:
     pending_graph: additions.GraphStacks | None = None
 
     @property
-    def started(self) -> bool:
+    def is_started(self) -> bool:
         """Whether Dynamo began to compile the frame."""
         return self.start is not None or bool(self.trace_stack)
 
@@ -114,7 +114,7 @@ class FrameLedger:
         return "?", "?", 0
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         """Whether compiled code resulted; the metric ``has_guarded_code`` is also true for skipped frames."""
         if self.metrics_lost:
             return self.given_up is None and bool(self.graphs or self.resumes)
@@ -191,25 +191,27 @@ class Ledger:
     kinds: Counter[str] = field(default_factory=Counter)
 
     @property
-    def started(self) -> list[FrameLedger]:
+    def started_frames(self) -> list[FrameLedger]:
         """The frames that Dynamo began, in order."""
-        return [frame for frame in self.frames if frame.started]
+        return [frame for frame in self.frames if frame.is_started]
 
     def resumed_lines(self) -> dict[int, int]:
         """Return the line at which each resume function continues, by the id of its code object."""
-        resumes = (resume for frame in self.started for resume in frame.resumes)
+        resumes = (resume for frame in self.started_frames for resume in frame.resumes)
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
     def first_compilation_id(self, frame: FrameLedger) -> str | None:
         """Return the id of the first compilation of a frame's code object, ``None`` if it is the frame itself."""
-        first = next((f for f in self.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None)
+        first = next(
+            (f for f in self.frames if f.key.frame == frame.key.frame and f.is_started and f is not frame), None
+        )
         return first.ident if first is not None else None
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
         if frame.refusal is not None and frame.refusal.code is not None:
             return frame.refusal.code
-        earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
+        earlier = (f for f in self.frames if f.is_started and f.key.frame == frame.key.frame)
         first = next(earlier, None)
         return first.code if first is not None else frame.code
 
@@ -231,7 +233,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
     error = reader.ledger.error
     # After an interrupt, the trace may lack the last events that our hooks saw.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
-        _mark_lost_metrics(reader.ledger.started)
+        _mark_lost_metrics(reader.ledger.started_frames)
         reader.ledger.notes += _disagreements(reader.ledger)
     return reader.ledger
 
@@ -374,15 +376,15 @@ class _LedgerReader:
             case "artifact:dynamo_error":
                 _add_failure(frame, record, self.ledger)
             case "artifact:recompile_reasons":
-                frame.recompile_reasons = _reasons(record.payload or "")
+                frame.recompile_reasons = _recompile_reasons(record.payload or "")
             case "dynamo_output_graph":
                 frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph))
                 frame.pending_graph = None
             case "compilation_metrics":
                 frame.metrics = data
-                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMITS):
+                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT_REASONS):
                     frame.refusal = additions.FrameRefused(
-                        reason="recompile limit", registry=additions.RegistryEntry(_LIMIT)
+                        reason="recompile limit", registry=additions.RegistryEntry(_LIMIT_CAUSE)
                     )
                 self._note_cudagraph_skip(frame, data)
             case "bwd_compilation_metrics":
@@ -404,7 +406,7 @@ class _LedgerReader:
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
         """Return the ledger of a compile id; ``is_new`` starts a new one if a reset of Dynamo made the id free."""
         current = self._current.get(key)
-        if current is not None and not (is_new and current.started):
+        if current is not None and not (is_new and current.is_started):
             return current
         self._compilations[key] += 1
         number = self._compilations[key]
@@ -484,14 +486,14 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
 
 def _mark_given_up(frame: FrameLedger) -> None:
     """Mark a frame as given up if its break leaves no code or resume function; torch < 2.11 does not record it."""
-    has_result = frame.compiled or frame.resumes
+    has_result = frame.is_compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True
 
 
 def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
     """Mark a run as having lost its metrics if it has graphs but, by the metrics, no compiled frame."""
-    if any(frame.compiled for frame in frames):
+    if any(frame.is_compiled for frame in frames):
         return
     ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
     if any(frame.graphs or frame.resumes for frame in ended_well):
@@ -505,15 +507,15 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     If the hooks and the trace disagree, a report without breaks may be wrong.
     """
     sentences = []
-    for events, hook_kind, trace_kind in _PAIRS:
+    for events, hook_kind, trace_kind in _EVENT_KINDS:
         hooked, traced = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
         if hooked != traced and (events == "Frames" or not hooked or not traced):
             sentences.append(f"{events} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
-    compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _PAIRS[0][1:]))
+    compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
-    if compilations and not ledger.started and not any_refused:
+    if compilations and not ledger.started_frames and not any_refused:
         sentences.append(f"Dynamo began {compilations} compilations, but none could be read.")
-    if any(frame.metrics_lost for frame in ledger.started):
+    if any(frame.metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
     return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
 
@@ -526,7 +528,7 @@ def _records_in_words(number: int) -> str:
     return "A record" if number == 1 else f"{number} records"
 
 
-def _reasons(payload: str) -> list[str]:
+def _recompile_reasons(payload: str) -> list[str]:
     """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
 
     Reasons about code that a trial compiled are left out: that code is not a version of the program.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Line = tuple[str, int]  # source id, line number
 #: Outcomes of frames that were traced to the end.
-_TRACED = {"compiled", "empty"}
+_TRACED_OUTCOMES = {"compiled", "empty"}
 
 
 class _Function(NamedTuple):
@@ -37,7 +37,7 @@ class _Function(NamedTuple):
     line: int
 
 
-class Reuse:
+class ReusableCode:
     """The code of one run that the other run may have reused instead of compiling it.
 
     Parameters
@@ -67,35 +67,40 @@ class Reuse:
                 self._refused[skipped.break_].append(skipped)
         self._cells = {source.id for source in run.sources if source.kind == "cell"}
         self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
-        self._names = _paths(run)
-        names_of_other = _paths(other)
-        other_frames = [(_identity(frame, names_of_other), frame) for frame in other.frames]
+        self._names = _source_paths(run)
+        names_of_other = _source_paths(other)
+        other_frames = [(_function_identity(frame, names_of_other), frame) for frame in other.frames]
         compiled_by_other = {function for function, _ in other_frames}
-        skipped_by_other = {_identity(skipped, names_of_other) for skipped in other.skipped}
+        skipped_by_other = {_function_identity(skipped, names_of_other) for skipped in other.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
-        self._held = (
-            {_identity(frame, self._names) for frame in run.frames} - compiled_by_other
+        self._reusable_functions = (
+            {_function_identity(frame, self._names) for frame in run.frames} - compiled_by_other
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
-        self._reused = self._held - compiled_by_other - skipped_by_other
+        self._reused = self._reusable_functions - compiled_by_other - skipped_by_other
         #: Frames that the other run compiled from scratch.
-        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
+        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._reusable_functions]
         self.hidden = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
-        self._hidden = set(map(id, self.hidden))
-        traced_parts = [part for break_ in unmatched if id(break_) not in self._hidden for part in self._parts(break_)]
-        self._gone = {_identity(part, self._names) for part in traced_parts}
+        self._hidden_ids = set(map(id, self.hidden))
+        traced_parts = [
+            part for break_ in unmatched if id(break_) not in self._hidden_ids for part in self._code_of_break(break_)
+        ]
+        self._traced_again = {_function_identity(part, self._names) for part in traced_parts}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
         """The functions that the other run did not compile, each once, those with hidden breaks first."""
         of_breaks = [
-            part for break_ in self.hidden for part in self._parts(break_) if _identity(part, self._names) in self._held
+            part
+            for break_ in self.hidden
+            for part in self._code_of_break(break_)
+            if _function_identity(part, self._names) in self._reusable_functions
         ]
         silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
         for part in [*of_breaks, *silent]:
-            unique.setdefault(_identity(part, self._names), part)
+            unique.setdefault(_function_identity(part, self._names), part)
         return list(unique.values())
 
     @property
@@ -110,7 +115,7 @@ class Reuse:
         left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
         graphs = [graph for graph in run.graphs if graph.frame not in left_out]
-        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden]
+        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden_ids]
         seconds = [frame.compile_s for frame in frames if frame.compile_s is not None]
         return (
             Summary(
@@ -129,16 +134,16 @@ class Reuse:
 
     def _is_left_out(self, part: Frame | Skipped) -> bool:
         """Return whether the other run seems to have reused a function instead of compiling it."""
-        function = _identity(part, self._names)
-        return function in self._reused and function not in self._gone
+        function = _function_identity(part, self._names)
+        return function in self._reused and function not in self._traced_again
 
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
-        parts = self._parts(break_)
-        held = any(_identity(part, self._names) in self._held for part in parts)
+        parts = self._code_of_break(break_)
+        held = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
         return held and not self._was_traced(parts) and not self._is_not_called(break_)
 
-    def _parts(self, break_: Break) -> list[Frame | Skipped]:
+    def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
         refused = self._refused.get(break_.id, ())
@@ -151,7 +156,7 @@ class Reuse:
         compiled = [
             frame for frame in self._compiled_afresh if frame.function in functions and _first_line(frame) in begins
         ]
-        return bool(compiled) and all(frame.outcome in _TRACED for frame in compiled)
+        return bool(compiled) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled)
 
     def _is_not_called(self, break_: Break) -> bool:
         """Return whether the text of the other run's cells lacks a call that led to a break."""
@@ -165,12 +170,12 @@ class Reuse:
         return bool(self._texts) and any(not any(call.search(text) for text in self._texts) for call in calls)
 
 
-def _paths(report: Report) -> dict[str, str]:
+def _source_paths(report: Report) -> dict[str, str]:
     """Return for each source a name that stays the same as long as the source is not edited."""
     return {source.id: source.path or source.name for source in reversed(report.sources)}
 
 
-def _identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
+def _function_identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
     """Return the identity of a function, which stays the same as long as the function is not edited."""
     place = part.location
     if place is None or place.source not in names:
@@ -189,25 +194,28 @@ _MAX_STEPS = 100_000_000
 def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
     moved_to = _corresponding_lines(before, after)
-    pairs, gone, new = _matched(before.breaks, after.breaks, moved_to)
+    pairs, gone, new = _match_breaks(before.breaks, after.breaks, moved_to)
     old_names, new_names = _names(before), _names(after)
-    after_reuse = Reuse(before, after, gone, moved_to)
-    before_reuse = Reuse(after, before, new, {now: old for old, now in moved_to.items()})
+    after_reuse = ReusableCode(before, after, gone, moved_to)
+    before_reuse = ReusableCode(after, before, new, {now: old for old, now in moved_to.items()})
     is_partial = after_reuse.hides_something or before_reuse.hides_something
     hidden_ids = {id(break_) for break_ in (*after_reuse.hidden, *before_reuse.hidden)}
     gone = [old for old in gone if id(old) not in hidden_ids]
     new = [now for now in new if id(now) not in hidden_ids]
-    moved = [(old, now) for old, now in pairs if _place(old, old_names) != _place(now, new_names)]
+    moved = [(old, now) for old, now in pairs if _break_place(old, old_names) != _break_place(now, new_names)]
     moved_ids = {now.id for _, now in moved}
     return Changes(
-        before=_figures(before, after_reuse if is_partial else None),
-        after=_figures(after, before_reuse if is_partial else None),
+        before=_run_figures(before, after_reuse if is_partial else None),
+        after=_run_figures(after, before_reuse if is_partial else None),
         breaks=[
-            *(_change("gone", old, _place(old, old_names), None) for old in gone),
-            *(_change("new", now, None, _place(now, new_names)) for now in new),
-            *(_change("moved", now, _place(old, old_names), _place(now, new_names)) for old, now in moved),
-            *(_change("unknown", old, _place(old, old_names), None) for old in after_reuse.hidden),
-            *(_change("unknown", now, None, _place(now, new_names)) for now in before_reuse.hidden),
+            *(_break_change("gone", old, _break_place(old, old_names), None) for old in gone),
+            *(_break_change("new", now, None, _break_place(now, new_names)) for now in new),
+            *(
+                _break_change("moved", now, _break_place(old, old_names), _break_place(now, new_names))
+                for old, now in moved
+            ),
+            *(_break_change("unknown", old, _break_place(old, old_names), None) for old in after_reuse.hidden),
+            *(_break_change("unknown", now, None, _break_place(now, new_names)) for now in before_reuse.hidden),
         ],
         same=[now.id for _, now in pairs if now.id not in moved_ids],
         reused=[
@@ -219,11 +227,11 @@ def compare_runs(before: Report, after: Report) -> Changes:
 
 def same_breaks(before: Report, after: Report) -> dict[str, str]:
     """Return, for each break that both runs have, its id in the later run by its id in the earlier run."""
-    pairs, _, _ = _matched(before.breaks, after.breaks, _corresponding_lines(before, after))
+    pairs, _, _ = _match_breaks(before.breaks, after.breaks, _corresponding_lines(before, after))
     return {old.id: now.id for old, now in pairs}
 
 
-def _matched(
+def _match_breaks(
     before: list[Break], after: list[Break], moved_to: dict[Line, Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
     """Pair the breaks of two runs, the most certain first; return the pairs and the unpaired breaks of each run."""
@@ -275,14 +283,16 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
     lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
-        for start, new_start, number in _aligned([text for _, text in old_lines], [text for _, text in new_lines]):
+        for start, new_start, number in _aligned_blocks(
+            [text for _, text in old_lines], [text for _, text in new_lines]
+        ):
             for offset in range(number):
                 old_line, new_line = old_lines[start + offset][0], new_lines[new_start + offset][0]
                 lines[old.id, old_line] = (new.id, new_line)
     return lines
 
 
-def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
+def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the blocks of corresponding lines in two texts: the start in each text, and the number of lines.
 
     A text diff takes far too long for long texts with many equal lines. In these, only unique lines, and equal lines
@@ -358,12 +368,12 @@ def _names(report: Report) -> dict[str, str]:
     return {**names, cell: ""} if cell is not None else names
 
 
-def _place(part: Break | Frame | Skipped, names: dict[str, str]) -> BreakPlace | None:
+def _break_place(part: Break | Frame | Skipped, names: dict[str, str]) -> BreakPlace | None:
     location = part.location
     return BreakPlace(names.get(location.source) or None, location.line) if location is not None else None
 
 
-def _change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPlace | None) -> BreakChange:
+def _break_change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPlace | None) -> BreakChange:
     location = break_.location
     return BreakChange(
         change=kind,
@@ -378,10 +388,10 @@ def _change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPla
 
 
 def _reused(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
-    return Reused(part.function, _place(part, names), run)
+    return Reused(part.function, _break_place(part, names), run)
 
 
-def _figures(report: Report, compared: Reuse | None) -> RunFigures:
+def _run_figures(report: Report, compared: ReusableCode | None) -> RunFigures:
     cell_name = next((source.name for source in report.sources if source.kind == "cell"), None)
     summary, timing = compared.figures() if compared is not None else (report.summary, report.timing)
     return RunFigures(cell_name, report.status, summary, timing)

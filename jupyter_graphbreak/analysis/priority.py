@@ -43,7 +43,9 @@ def with_priorities(report: AnyReport) -> AnyReport:
         for break_ in report.breaks
     ]
     return replace(
-        report, breaks=breaks, order=[break_.id for break_ in sorted(breaks, key=_rank(libraries, _times(report)))]
+        report,
+        breaks=breaks,
+        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, _break_times(report)))],
     )
 
 
@@ -89,7 +91,7 @@ def _first_graphs(report: Report) -> set[str]:
     return set(first.values())
 
 
-def _times(report: Report) -> dict[str, float]:
+def _break_times(report: Report) -> dict[str, float]:
     """Return the measured cost of each break in microseconds per call.
 
     It is the time saved by a remedy for this break alone, or else the time of the parts that belong to the break. A
@@ -113,7 +115,7 @@ def _times(report: Report) -> dict[str, float]:
     return times
 
 
-def _rank(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
+def _ranking(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
     def rank(break_: Break) -> tuple[int, float, int]:
         source = _library(break_, libraries)
         time = times.get(break_.id, 0.0)

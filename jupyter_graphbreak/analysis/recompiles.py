@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 #: The file of the function that PyTorch compiles instead of a callable object, or of a module whose ``forward`` is
 #: PyTorch's own, such as a ``Sequential``; and the variable in that function that holds the object.
-_WRAPPERS = "torch/_dynamo/external_utils.py"
+_WRAPPER_FILE = "torch/_dynamo/external_utils.py"
 _WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 
 
@@ -26,9 +26,9 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
         is_refused = frame.refusal is not None
         if frame.key.compile == 0 and not is_refused:
             continue
-        name, filename, line = ledger.refused_code(frame) if is_refused or not frame.started else frame.code
+        name, filename, line = ledger.refused_code(frame) if is_refused or not frame.is_started else frame.code
         reasons = frame.recompile_reasons
-        if filename.endswith(_WRAPPERS):
+        if filename.endswith(_WRAPPER_FILE):
             reasons = [_WRAPPED_OBJECT.sub("self", reason) for reason in reasons]
         recompiles.append(
             Recompile(
@@ -44,7 +44,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     return recompiles
 
 
-def guard(reason: str) -> str:
+def guard_of(reason: str) -> str:
     """Return the guard in a recompile reason, e.g. ``0/0: tensor 'x' size mismatch ...  # line``, without the rest."""
     text = reason.partition("User stack trace:")[0].partition("  # ")[0].strip()
     head, colon, rest = text.partition(": ")
@@ -53,16 +53,16 @@ def guard(reason: str) -> str:
 
 #: The end of a guard on a size, and of every guard in releases of PyTorch that give no stack:
 #: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
-_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
+_GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
 #: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
 _FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 
 
 def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
-    text = guard(reason)
+    text = guard_of(reason)
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
-    place = _PLACE.search(reason) if location is None else None
+    place = _GUARD_PLACE.search(reason) if location is None else None
     if place is not None and not _FRAMEWORK_GUARD.match(text):
         filename = sources.filename_ending_with(place["path"])
         if filename is not None:

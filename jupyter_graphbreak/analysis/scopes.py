@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location, Source
 
 Form = Literal["decorator", "with", "call"]
-_NAME = "error_on_graph_break"
+_SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -99,7 +99,7 @@ def _region(form: Form, node: ast.expr, last_line: int, offset: int) -> Region:
         end_line=(node.end_lineno or node.lineno) + offset,
         column=node.col_offset,
         last_line=last_line + offset,
-        names_setting=_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
+        names_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
     )
 
 
@@ -123,12 +123,12 @@ class ScopeTable:
     def open(self, opened: additions.ScopeOpened) -> None:
         """Add a scope that the run opened, whether or not it governed a break."""
         if not _is_reopened(opened):
-            around = self._chain(opened.around, [])
-            self._find(opened, [], None, around[-1] if around else None)
+            around = self._scope_chain(opened.around, [])
+            self._find_scope(opened, [], None, around[-1] if around else None)
 
     def open_fullgraph(self, site: additions.FullgraphSite | None) -> str | None:
         """Add a ``torch.compile(fullgraph=True)`` and return its id."""
-        return self._fullgraph(site) if site is not None else None
+        return self._fullgraph_scope(site) if site is not None else None
 
     def setting(self, conditions: additions.Conditions, place: Location | None) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source.
@@ -143,9 +143,9 @@ class ScopeTable:
         in_force = conditions.error_on_graph_break
         if in_force is None and not conditions.fullgraph:
             return None, None
-        chain = self._chain(conditions.scopes, conditions.whole_stack)
+        chain = self._scope_chain(conditions.scopes, conditions.whole_stack)
         if conditions.fullgraph:
-            ident = self._fullgraph(conditions.fullgraph_site)
+            ident = self._fullgraph_scope(conditions.fullgraph_site)
             return Setting(
                 value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
             ), None
@@ -166,14 +166,14 @@ class ScopeTable:
             rules.append("inner over outer")
         return Setting(inner.value, rules, inner.id, chain), None
 
-    def govern(self, setting: Setting | None, break_id: str) -> None:
+    def add_governed_break(self, setting: Setting | None, break_id: str) -> None:
         """Add a break to the breaks that the scope of its setting governed."""
         if setting is not None and setting.scope is not None:
             governed = self._breaks.setdefault(setting.scope, [])
             if break_id not in governed:
                 governed.append(break_id)
 
-    def _chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
+    def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
         chain: list[str] = []
         for index, scope in enumerate(scopes):
             region_index = None
@@ -185,12 +185,12 @@ class ScopeTable:
                     if _is_reopened(other) and _entered_function(other) == _entered_function(scope)
                 ]
                 region_index = reopened_together.index(index) - len(reopened_together)
-            ident = self._find(scope, stack, region_index, chain[-1] if chain else None)
+            ident = self._find_scope(scope, stack, region_index, chain[-1] if chain else None)
             if ident is not None and ident not in chain:
                 chain.append(ident)
         return chain
 
-    def _find(
+    def _find_scope(
         self,
         scope: additions.OpenScope,
         stack: Sequence[StackEntry],
@@ -204,13 +204,13 @@ class ScopeTable:
             how_wrapped = f"wrapped around {plain_function(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
                 location = self._sources.place(site)
-                return self._add("call", location, parent, how_wrapped, value=value)
+                return self._add_scope("call", location, parent, how_wrapped, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add("call", location, parent, f"{how_wrapped} before watching began", value=value)
+                return self._add_scope("call", location, parent, f"{how_wrapped} before watching began", value=value)
             if region.form == "call":
                 note = how_wrapped
-            return self._add(region.form, self._place(filename, region), parent, note, value=value)
+            return self._add_scope(region.form, self._region_location(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
     def _find_with(
@@ -239,8 +239,8 @@ class ScopeTable:
                 self._opened_lines.add((filename, region.line))
         if region is None:
             location = self._sources.location(filename, line, entered.function)
-            return self._add("with", location, parent, value=scope.value)
-        return self._add(region.form, self._place(filename, region), parent, value=scope.value)
+            return self._add_scope("with", location, parent, value=scope.value)
+        return self._add_scope(region.form, self._region_location(filename, region), parent, value=scope.value)
 
     def _region_wrapping(
         self, site: StackEntry | None, wrapped: additions.CodeObject | None
@@ -256,21 +256,23 @@ class ScopeTable:
         decorators = self._regions_in(filename).decorators_of(self._source_line(filename, wrapped.firstlineno))
         return filename, next((region for region in decorators if region.names_setting), None)
 
-    def _fullgraph(self, fullgraph: additions.FullgraphSite | None) -> str | None:
+    def _fullgraph_scope(self, fullgraph: additions.FullgraphSite | None) -> str | None:
         if fullgraph is None:
             return None
         site, wrapped = fullgraph.site, fullgraph.wrapped
         filename, region = self._region_wrapping(site, wrapped)
         if region is not None:
-            return self._add(region.form, self._place(filename, region), value=True, setting="fullgraph")
+            return self._add_scope(
+                region.form, self._region_location(filename, region), value=True, setting="fullgraph"
+            )
         location = None
         if site is not None:
             location = self._sources.location(site.filename, site.line, site.function)
         elif wrapped is not None:
             location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-        return self._add("call", location, value=True, setting="fullgraph")
+        return self._add_scope("call", location, value=True, setting="fullgraph")
 
-    def _add(
+    def _add_scope(
         self,
         form: Form,
         location: Location | None,
@@ -290,7 +292,7 @@ class ScopeTable:
             scope = self._scopes[key] = msgspec.structs.replace(scope, parent=parent)
         return scope.id
 
-    def _place(self, filename: str, region: Region) -> Location | None:
+    def _region_location(self, filename: str, region: Region) -> Location | None:
         """Return the location of a region, from the line that opens it to its last line."""
         start = self._sources.location(filename, self._code_line(filename, region.line))
         if start is None:

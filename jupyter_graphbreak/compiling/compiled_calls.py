@@ -216,7 +216,7 @@ class CompiledCalls:
     def _plan_module(
         self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SubstituteCall | None:
-        is_listed = self._find(module) is not None
+        is_listed = self._find_compiled(module) is not None
         reason = None if is_listed else _why_run_eagerly(module)
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
@@ -288,7 +288,7 @@ class CompiledCalls:
 
     def _add_compiled(self, target: Any) -> None:
         """Add something to the list of what is compiled, once."""
-        if target is self._cell or self._find(target) is not None:
+        if target is self._cell or self._find_compiled(target) is not None:
             return
         reference: Callable[[], Any]
         try:
@@ -304,10 +304,10 @@ class CompiledCalls:
         self.compiled.append(compiled)
         self._compiled_by_key[_key(target)] = compiled
 
-    def _find(self, target: Any) -> CompiledCallable | None:
+    def _find_compiled(self, target: Any) -> CompiledCallable | None:
         """Return the entry of a callable that was compiled before."""
         entry = self._compiled_by_key.get(_key(target))
-        return entry if entry is not None and _is_same(entry.target(), target) else None
+        return entry if entry is not None and _is_same_object(entry.target(), target) else None
 
 
 def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
@@ -367,7 +367,7 @@ def _is_compiled(call: Any) -> bool:
     return is_compiled(call)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same_object(one: Any, other: Any) -> bool:
     if isinstance(one, types.MethodType) and isinstance(other, types.MethodType):
         return one.__self__ is other.__self__ and one.__func__ is other.__func__
     return one is other

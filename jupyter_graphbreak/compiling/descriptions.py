@@ -46,7 +46,7 @@ class CompiledCallable(NamedTuple):
     path: str | None = None
 
 
-def described(
+def describe_compiled(
     compiled: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
 ) -> list[CompiledForReport]:
     """Describe what was compiled.

@@ -25,10 +25,10 @@ _ROUTE = ("jupyter_graphbreak.compiling.routes", "route")
 #: The functions that decide about calls, by the id of the thread whose calls are compiled; the innermost comes last.
 active_routes: dict[int, tuple[Callable[[Any], Any], ...]] = {}
 #: Expressions that may be compiled. Calls of literals stay unchanged, so that Python still warns about them.
-_CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_CALLABLE_EXPRESSIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+_SCOPE_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: The compiler flags in a code object for the ``__future__`` imports of its file.
-_FUTURE = 0x1FF0000
+_FUTURE_FLAGS = 0x1FF0000
 
 
 def _route(call: Any) -> Any:
@@ -48,10 +48,10 @@ def route_calls(statements: Iterable[ast.stmt]) -> None:
     pending: list[ast.AST] = list(statements)
     while pending:
         current = pending.pop()
-        if isinstance(current, ast.Call) and isinstance(current.func, _CALLABLE):
+        if isinstance(current, ast.Call) and isinstance(current.func, _CALLABLE_EXPRESSIONS):
             current.func = _route_call(current.func)
             pending += [current.func.args[0], *current.args, *current.keywords]
-        elif isinstance(current, _SCOPES):
+        elif isinstance(current, _SCOPE_NODES):
             pending += _evaluated_outside(current)
         else:
             pending += ast.iter_child_nodes(current)
@@ -111,7 +111,7 @@ def routed_code(code: types.CodeType) -> types.CodeType | None:
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
         return None
-    flags = code.co_flags & _FUTURE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # cells may have it
+    flags = code.co_flags & _FUTURE_FLAGS | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # cells may have it
     try:
         tree = ast.parse(text)
         original = _find_code(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)

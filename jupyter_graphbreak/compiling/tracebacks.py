@@ -41,8 +41,8 @@ def hide_compiler(error: BaseException) -> None:
     error : BaseException
         The error, while it is handled in the frame that called the program's compiled code.
     """
-    for chained in _chain(error):
-        entries = list(_entries(chained.__traceback__))
+    for chained in _chained_errors(error):
+        entries = list(_traceback_entries(chained.__traceback__))
         if any(_is_carrier(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
                 chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
@@ -75,13 +75,13 @@ def self_test_hiding() -> None:
         types.FunctionType(function, scope)(None)
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
-        entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(error.__traceback__)))))
-        names = [entry.tb_frame.f_code.co_name for entry in _entries(_relinked(entries))]
+        entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
+        names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relinked(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
         _is_hashable(function)
         _node_at(filename, (1, 0, 1, 0))
-        trim(error)
+        trim_error(error)
         hide_compiler(error)
     finally:
         linecache.cache.pop(graph_code.co_filename, None)
@@ -91,7 +91,7 @@ def failed_assertion(error: BaseException) -> AssertionError | None:
     """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError."""
     if type(error) is not RuntimeError:
         return None
-    last = list(_entries(error.__traceback__))[-1]
+    last = list(_traceback_entries(error.__traceback__))[-1]
     if not last.tb_frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return None
     line = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
@@ -106,7 +106,7 @@ def failed_assertion(error: BaseException) -> AssertionError | None:
 _NO_INSTRUCTION = -1
 #: The message of an ``assert`` without a message in a graph.
 _NO_MESSAGE = "assertion error"
-_ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
+_ASSIGNED_NAME = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
 _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 
 
@@ -132,7 +132,7 @@ def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, s
     """Return the stack (file, line, function) of the operation on a line of a graph's code, outermost first."""
     if not frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return []
-    assigned = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, line))
+    assigned = _ASSIGNED_NAME.match(linecache.getline(frame.f_code.co_filename, line))
     graph = getattr(frame.f_locals.get("self"), "graph", None)
     if assigned is None or graph is None:
         return []
@@ -157,11 +157,11 @@ def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: i
 
 def is_raised_in_graph(error: BaseException) -> bool:
     """Return whether a captured graph raised an error while it ran."""
-    filenames = [entry.tb_frame.f_code.co_filename for entry in _entries(error.__traceback__)]
+    filenames = [entry.tb_frame.f_code.co_filename for entry in _traceback_entries(error.__traceback__)]
     return any(filename.startswith((_GRAPH_FILE_PREFIX, _GRAPH_CALLER_FOLDER)) for filename in filenames)
 
 
-def trim(error: BaseException) -> None:
+def trim_error(error: BaseException) -> None:
     """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
@@ -175,11 +175,11 @@ def trim(error: BaseException) -> None:
     if error.__traceback__ is None:
         return
     filename = error.__traceback__.tb_frame.f_code.co_filename
-    for chained in _chain(error):
+    for chained in _chained_errors(error):
         chained.__traceback__ = _trimmed(chained.__traceback__, filename)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chained_errors(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
@@ -191,7 +191,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(traceback)))))
+    entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # raised elsewhere, and chained to an error of the cell
@@ -212,7 +212,7 @@ def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
     return trimmed
 
 
-def _entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
+def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
@@ -279,7 +279,7 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
     frame = entry.tb_frame
     filename, name = frame.f_code.co_filename, plain_function(frame.f_code.co_name)
     statement = _raising_statement(entry)
-    scope: dict[str, Any] = {_RAISER: _Raiser()}
+    scope: dict[str, Any] = {_RAISER_NAME: _Raiser()}
     try:
         if name == "<module>":
             code = compile(ast.Module([statement], []), filename, "exec")
@@ -299,7 +299,7 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
     return None
 
 
-_RAISER = "raiser"
+_RAISER_NAME = "raiser"
 
 
 class _Raiser:
@@ -343,7 +343,7 @@ def _raising_statement(entry: types.TracebackType) -> ast.stmt:
 def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None:
     """Return the expression at a place with raising operands; ``None`` for unsupported kinds of expressions."""
     tree = parse_python("".join(linecache.getlines(filename)))
-    raiser = ast.Name(_RAISER, ast.Load())
+    raiser = ast.Name(_RAISER_NAME, ast.Load())
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.expr):
             continue

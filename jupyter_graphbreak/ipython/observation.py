@@ -131,7 +131,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
-        from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
+        from jupyter_graphbreak.recording.targets import forget_compiled_code, forget_everything, is_compiled
 
         opened = self._exit_stack
         if self.options.frontends:
@@ -147,7 +147,7 @@ class Observation:
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_everything()
-            forget(*named.values())
+            forget_compiled_code(*named.values())
             self._compiled = {name: weakref.ref(value) for name, value in named.items() if is_compiled(value)}
         meter = None
         if self._output is not None and self._output.live:
@@ -182,11 +182,11 @@ class Observation:
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
-        from jupyter_graphbreak.compiling.descriptions import described
+        from jupyter_graphbreak.compiling.descriptions import describe_compiled
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
-            self.recording.note_compiled(described(calls.compiled, self._shell.user_ns, calls.filename))
+            self.recording.note_compiled(describe_compiled(calls.compiled, self._shell.user_ns, calls.filename))
             if not calls.compiled:
                 for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")

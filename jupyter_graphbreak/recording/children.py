@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.threads import Claim
 
-_VARIABLE = "TORCH_TRACE"
+_TRACE_VARIABLE = "TORCH_TRACE"
 #: Commands that may run Python; all others compile nothing.
-_PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
+_PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
 _MIN_WORK_S = 0.2
@@ -78,9 +78,11 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
         Receives a sentence about traces that are elsewhere, and about each process that cannot be watched, if this
         process starts it directly.
     """
-    if _is_set_by_user(os.environ.get(_VARIABLE)):
-        user_folder = os.environ[_VARIABLE]
-        on_note(f"{_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there.")
+    if _is_set_by_user(os.environ.get(_TRACE_VARIABLE)):
+        user_folder = os.environ[_TRACE_VARIABLE]
+        on_note(
+            f"{_TRACE_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there."
+        )
         with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty_folder:
             yield Path(empty_folder)
         return
@@ -94,7 +96,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
         block = _WatchedBlock(folder, claim, on_note)
         _blocks.append(block)
         try:
-            os.environ[_VARIABLE] = folder
+            os.environ[_TRACE_VARIABLE] = folder
             yield Path(folder)
         finally:
             _blocks.remove(block)
@@ -147,7 +149,7 @@ def _child_processor_seconds() -> dict[tuple[int, float], float]:
 
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error, OSError):
-                if _PYTHON.search(child.exe()):
+                if _PYTHON_COMMAND.search(child.exe()):
                     times = child.cpu_times()
                     work[child.pid, child.create_time()] = times.user + times.system
     return work
@@ -165,7 +167,7 @@ def _current_block() -> _WatchedBlock | None:
 
 def _restore_environment(folder: str) -> None:
     """After a folder's block has ended, let the environment name the folder of a block that is still watched."""
-    if os.environ.get(_VARIABLE) == folder:
+    if os.environ.get(_TRACE_VARIABLE) == folder:
         _set_variable(_blocks[-1].folder if _blocks else None)
     if not _blocks:
         _is_removed[0] = False
@@ -173,14 +175,14 @@ def _restore_environment(folder: str) -> None:
 
 def _set_variable(folder: str | None) -> None:
     if folder is None:
-        os.environ.pop(_VARIABLE, None)
+        os.environ.pop(_TRACE_VARIABLE, None)
     else:
-        os.environ[_VARIABLE] = folder
+        os.environ[_TRACE_VARIABLE] = folder
 
 
 def _controls_variable() -> bool:
     """Return whether we set the variable; the user's program may set or remove it."""
-    now = os.environ.get(_VARIABLE)
+    now = os.environ.get(_TRACE_VARIABLE)
     return bool(_blocks) and not _is_set_by_user(now) and (now is not None or _is_removed[0])
 
 
@@ -250,7 +252,7 @@ def _with_variable_in_shell(original: Callable[[Any], int]) -> Any:
 
 def _variable_command(folder: str | None) -> str:
     """Return the beginning of a shell's command that sets the variable; it adds no line to the command."""
-    return f"unset {_VARIABLE}; " if folder is None else f"export {_VARIABLE}={shlex.quote(folder)}; "
+    return f"unset {_TRACE_VARIABLE}; " if folder is None else f"export {_TRACE_VARIABLE}={shlex.quote(folder)}; "
 
 
 def original_command(command: str) -> str:
@@ -294,9 +296,10 @@ def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> N
     variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     words = [command] if isinstance(command, str | bytes) else command
     text = shlex.join(os.fsdecode(word) for word in words)
-    if variables.get(_VARIABLE) != block.folder and _PYTHON.search(text):
+    if variables.get(_TRACE_VARIABLE) != block.folder and _PYTHON_COMMAND.search(text):
         shortened = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
-        difference = "a different" if _VARIABLE in variables else "no"
+        difference = "a different" if _TRACE_VARIABLE in variables else "no"
         block.on_note(
-            f"A process is missing because it was started with {difference} {_VARIABLE} in its environment: {shortened}"
+            f"A process is missing because it was started with {difference} {_TRACE_VARIABLE} in its environment: "
+            f"{shortened}"
         )

@@ -59,11 +59,11 @@ def leads_to_compiled(values: Iterable[Any]) -> bool:
     """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
     return any(
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
-        for value in _walk(values)
+        for value in _walk_objects(values)
     )
 
 
-def forget(*values: Any) -> None:
+def forget_compiled_code(*values: Any) -> None:
     """Discard the compiled code of all functions that the objects use, so that they are compiled from scratch.
 
     Code that torch shares between functions, such as the wrapper of ``@error_on_graph_break``, stays, and so does code
@@ -84,20 +84,20 @@ def forget_everything() -> None:
 
 def reachable_objects(*values: Any) -> Iterator[Any]:
     """Yield the functions, modules and instances that the objects use, directly or indirectly."""
-    yield from _walk(values)
+    yield from _walk_objects(values)
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use, except those of PyTorch and numpy."""
     yield from _codes(
-        value for value in _walk(values) if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
+        value for value in _walk_objects(values) if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
     )
 
 
 def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     """Return the module and own name of each function that the objects use, by the global name that refers to it."""
     functions: dict[str, tuple[str, str]] = {}
-    for value in _walk(values):
+    for value in _walk_objects(values):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, referenced in _globals(value).items():
                 if is_instance(referenced, types.FunctionType | types.BuiltinFunctionType):
@@ -108,7 +108,7 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
 def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named objects, and the globals that their functions use directly or indirectly."""
     names = dict(values)
-    for value in _walk(values.values()):
+    for value in _walk_objects(values.values()):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, referenced in _globals(value).items():
                 names.setdefault(name, referenced)
@@ -129,7 +129,7 @@ def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
-        codes = list(_codes(_walk([inner]))) if inner is not None else []
+        codes = list(_codes(_walk_objects([inner]))) if inner is not None else []
         is_fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in compiled_now for code in codes)
         if codes and not is_fresh and any(compiled.has_cached_code(code) for code in codes):
             names.append(name)
@@ -175,7 +175,7 @@ def _implementations(value: Any) -> Iterator[Any]:
         yield from python_kernels()
 
 
-def _walk(values: Iterable[Any]) -> Iterator[Any]:
+def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the functions, modules and instances that objects use through closures, attributes and global names."""
     seen: set[int] = set()
     searched = 0
@@ -191,7 +191,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         )  # fmt: skip
         pending += [(inner, depth + 1) for inner in wrapped_objects if inner is not None and inner is not value]
         if searched < _MAX_SEARCHED:
-            items = _items(value)
+            items = _container_items(value)
             searched += len(items)
             pending += [(item, depth) for item in items]
         if is_instance(value, types.MethodType):
@@ -214,7 +214,7 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
             pending += [(part, depth + 1) for part in _attribute_values(value)]
 
 
-def _items(value: Any) -> list[Any]:
+def _container_items(value: Any) -> list[Any]:
     """Return the first items of a container, or the first values of a dict, without methods of its class."""
     for container_type in (list, tuple, set, frozenset, deque, dict):
         if is_instance(value, container_type):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.package_paths import PackagePaths
 
 _TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
-_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
+_RESUME_NAME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
 
 #: The entries of PyTorch's trace that a report needs.
 NEEDED_ENTRIES = frozenset(
@@ -267,14 +267,14 @@ def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> li
 
 def plain_function(name: str) -> str:
     """Return the user's name of a function; for a resume function, the name of the function that it resumes."""
-    while (match := _RESUME.match(name)) is not None:
+    while (match := _RESUME_NAME.match(name)) is not None:
         name = match["name"]
     return name
 
 
 def resumed_at(name: str) -> int | None:
     """Return the line in the name of a resume function, which is the line of the break that created it."""
-    match = _RESUME.match(name)
+    match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 
 
@@ -286,4 +286,4 @@ def compiled_function(name: str) -> str:
 
 def is_resume(name: str) -> bool:
     """Return whether this is the name of a function that Dynamo created to resume after a break."""
-    return _RESUME.match(name) is not None
+    return _RESUME_NAME.match(name) is not None

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.trace.limits import Deadline
 
-_PREFIX = re.compile(
+_ENTRY_PREFIX = re.compile(
     rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
     rb"(?: \[[^\]\n]{0,200}\])* "
 )
-_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
+_LAUNCHER_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: The maximum number of different tags of launchers; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
@@ -94,7 +94,7 @@ class _OpenEntry:
     size: int = 0
 
 
-def entries(
+def read_entries(
     stream: BinaryIO,
     tally: Tally,
     kinds: frozenset[str] | None = None,
@@ -122,7 +122,7 @@ def entries(
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
-        if line[:1] == b"[" and (tagged := _TAG.match(line)):
+        if line[:1] == b"[" and (tagged := _LAUNCHER_TAG.match(line)):
             tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
             entry = open_entries.get(tag)
@@ -132,7 +132,7 @@ def entries(
             elif tag not in open_entries:
                 tally.stray_lines += 1
             continue
-        head = _PREFIX.match(line)
+        head = _ENTRY_PREFIX.match(line)
         if head is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
             tally.stray_lines += bool(line.strip()) and not line.startswith(b"#")
             continue
@@ -169,7 +169,7 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
 def begins_as_trace(text: bytes) -> bool:
     """Return whether a line at the beginning of a file starts an entry."""
     return any(
-        (head := _PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
+        (head := _ENTRY_PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
         for line in text.split(b"\n")
     )
 

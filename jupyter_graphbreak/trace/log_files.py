@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.trace.entries import begins_as_trace
 from jupyter_graphbreak.trace.limits import ReadingLimits
-from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, opened
+from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,8 +87,8 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
 def _files_below(folder: Path) -> Iterator[Path]:
     """Yield the regular files in a folder and its subfolders, in order; a file with several links only once."""
     seen: set[tuple[int, int]] = set()
-    for subfolder in (folder, *_entries_of(folder)):
-        for file in _entries_of(subfolder) if subfolder == folder or subfolder.is_dir() else ():
+    for subfolder in (folder, *_sorted_paths_in(folder)):
+        for file in _sorted_paths_in(subfolder) if subfolder == folder or subfolder.is_dir() else ():
             if file.is_file() and not file.name.startswith("."):
                 with contextlib.suppress(OSError):
                     status = file.stat()
@@ -97,7 +97,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
                         yield file
 
 
-def _entries_of(folder: Path) -> list[Path]:
+def _sorted_paths_in(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as listing:
             return sorted(folder / entry.name for entry in itertools.islice(listing, _MAX_NAMES))
@@ -130,7 +130,7 @@ def is_trace(file: Path) -> bool:
         If it cannot be read.
     """
     try:
-        with opened(file) as stream:
+        with open_trace(file) as stream:
             return begins_as_trace(stream.read(_HEAD_BYTES))
     except (TooMuchUnpacked, *DAMAGE_ERRORS):
         return False

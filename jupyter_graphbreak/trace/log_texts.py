@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import CompileKey
     from jupyter_graphbreak.records.source_texts import FindCell
 
-_DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?)"')
-_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
-_HOME = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
-_SETTINGS = ("nested_graph_breaks", "recompile_limit")
+_TENSOR_DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?)"')
+_LIBRARY_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
+_HOME_FOLDER = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
+_REPORTED_SETTINGS = ("nested_graph_breaks", "recompile_limit")
 LOG_LIMITATIONS = (
     "A trace log does not say which code Dynamo refuses before it begins (generators, functions called under a "
     "dispatch mode), which resume functions never ran, which part of a line broke the graph (several breaks of one "
@@ -77,7 +77,9 @@ class ProcessFacts:
             case "compilation_metrics":
                 self._read_metrics(record.data)
             case "dynamo_output_graph":
-                self._devices.update(dict.fromkeys(match["device"] for match in _DEVICE.finditer(record.payload or "")))
+                self._devices.update(
+                    dict.fromkeys(match["device"] for match in _TENSOR_DEVICE.finditer(record.payload or ""))
+                )
             case "str":
                 self._read_filename(record.data)
             case _:
@@ -119,12 +121,12 @@ class ProcessFacts:
         self._torch = self._torch or metrics.get("pytorch_version")
         self._python = self._python or (str(metrics.get("python_version") or "").partition(" ")[0] or None)
         config = _json(metrics.get("dynamo_config"))
-        self._config = {name: config[name] for name in _SETTINGS if name in config}
+        self._config = {name: config[name] for name in _REPORTED_SETTINGS if name in config}
 
     def _read_filename(self, interned: Any) -> None:
         if not (isinstance(interned, list) and interned and isinstance(interned[0], str)):
             return
-        root, home = _ROOT.match(interned[0]), _HOME.match(interned[0])
+        root, home = _LIBRARY_ROOT.match(interned[0]), _HOME_FOLDER.match(interned[0])
         if root is not None:
             self._roots[root["root"]] = None
             self._roots[f"{root['root']}/site-packages"] = None

@@ -32,7 +32,7 @@ class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it repor
 
 
 @contextlib.contextmanager
-def opened(
+def open_trace(
     path: Path, on_read: Callable[[int], None] = lambda _: None, limits: ReadingLimits = _LIMITS
 ) -> Iterator[BinaryIO]:
     """Open a file; its first bytes, not its name, determine the compression.

@@ -18,11 +18,11 @@ from jupyter_graphbreak.records.records import (
     without_spare_data,
 )
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
-from jupyter_graphbreak.trace.entries import Tally, entries
+from jupyter_graphbreak.trace.entries import Tally, read_entries
 from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
 from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
 from jupyter_graphbreak.trace.log_texts import ProcessFacts, source_records
-from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, opened
+from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
@@ -236,9 +236,9 @@ class _FileReader:
     def processes(self) -> list[ProcessTrace]:
         tally = self._tally
         try:
-            with opened(self._file, self._on_read, self._limits) as stream:
+            with open_trace(self._file, self._on_read, self._limits) as stream:
                 try:
-                    for entry in entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
+                    for entry in read_entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
                         tally.limit = self._add(entry)
                         if tally.limit is not None:
                             break

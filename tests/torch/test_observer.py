@@ -39,16 +39,16 @@ def frame(function: str, **variables: object) -> Any:
 
 
 def test_an_existing_variable_is_read(observer: Observer, emitted: list[Addition]) -> None:
-    assert observer.local(frame("_compile", one_graph=False), "one_graph") is False
-    assert observer.local(frame("_compile", one_graph=None), "one_graph") is None
+    assert observer.local_variable(frame("_compile", one_graph=False), "one_graph") is False
+    assert observer.local_variable(frame("_compile", one_graph=None), "one_graph") is None
     assert emitted == []
 
 
 def test_a_missing_variable_is_noted_once(observer: Observer, emitted: list[Addition]) -> None:
     for _ in range(3):
-        assert observer.local(frame("_compile", full=True), "one_graph") is None
-    assert observer.local(frame("compile_wrapper"), "fn") is None
-    assert observer.local(None, "fn") is None
+        assert observer.local_variable(frame("_compile", full=True), "one_graph") is None
+    assert observer.local_variable(frame("compile_wrapper"), "fn") is None
+    assert observer.local_variable(None, "fn") is None
     assert notes(emitted) == [
         "This PyTorch has no variable `one_graph` in `_compile`; the report lacks that detail.",
         "This PyTorch has no variable `fn` in `compile_wrapper`; the report lacks that detail.",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Code is entered after its guards have passed, resumes when it calls a resume function, and is left. "marked" directly
 #: follows "entered": the time between the two is the cost of a mark.
 Moment = Literal["entered", "marked", "resumes", "left"]
-_RESUME = "__resume_at_"
+_RESUME_GLOBAL_PREFIX = "__resume_at_"
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) ->
         is_entered = False
         marked: list[Any] = []  # in one pass: code that rebuilds large containers has tens of thousands of instructions
         for instruction in instructions:
-            if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME):
+            if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME_GLOBAL_PREFIX):
                 marked += call_of_mark("resumes")
             elif instruction.opname in {"RETURN_VALUE", "RETURN_CONST"}:
                 marked += call_of_mark("left")

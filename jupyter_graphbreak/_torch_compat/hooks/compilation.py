@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
-_WRAPPERS = "torch._dynamo.external_utils"
+_WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
@@ -69,9 +69,9 @@ def watch_starts(observer: Observer) -> Iterator[None]:
     def observation(call: WatchedCall) -> FrameStarted:
         observer.observe("log_dynamo_start", changed_settings)
         observer.scopes.begin_trace()
-        site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
+        site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
-        module = _module_called_by(code, functools.partial(observer.local, call.caller))
+        module = _module_called_by(code, functools.partial(observer.local_variable, call.caller))
         return FrameStarted(**identity(code), stack=program_stack(), fullgraph_site=site, module=module)
 
     hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
@@ -88,7 +88,7 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
         Returns a local variable of the function that compiles the code.
     """
     module_class = importlib.import_module("torch.nn").Module
-    if code.co_filename == importlib.import_module(_WRAPPERS).__file__:  # the wrapper of PyTorch's own modules
+    if code.co_filename == importlib.import_module(_WRAPPER_MODULE).__file__:  # the wrapper of PyTorch's own modules
         cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
         wrapped = cells["fn"].cell_contents if "fn" in cells else None
         return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
@@ -148,7 +148,7 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             error = handled if getattr(handled, "real_stack", None) is stack else None
         tracer = call.argument("self")
         if tracer is None:
-            tracer = observer.local(
+            tracer = observer.local_variable(
                 next((frame for frame in frames_outward(call.caller, 3) if "self" in frame.f_locals), call.caller),
                 "self",
             )
@@ -161,7 +161,7 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             fullgraph=getattr(tracer, "one_graph", None),
             stack=with_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
             above=program_stack(),
-            scopes=observer.scopes.chain(tracer),
+            scopes=observer.scopes.open_scopes(tracer),
         )
 
     return watched(original, observer, before=observation)
@@ -174,7 +174,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> FrameFailed:
         error = call.argument("e")
-        one_graph = observer.local(call.caller, "one_graph")  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
         if setting is None:
             setting = _error_on_graph_break()
@@ -187,7 +187,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
             error_on_graph_break=setting,
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
-            scopes=observer.scopes.last_chain(),
+            scopes=observer.scopes.last_open_scopes(),
             raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 

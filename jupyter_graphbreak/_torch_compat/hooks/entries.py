@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: The maximum number of frames between a compiled function and Dynamo's hook.
 _MAX_FRAMES = 60
 #: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER = "compile_wrapper"
+_WRAPPER_NAME = "compile_wrapper"
 #: The files whose frames are between user code and the wrapper.
 _FILES_OUTSIDE_WRAPPER = (
     "torch/nn/modules/module.py",
@@ -129,7 +129,7 @@ def watch_entries(
     def observation(call: WatchedCall) -> None:
         on_compiling()
         code = call.argument("code")
-        wrapper = _wrapper(call.caller)
+        wrapper = _calling_wrapper(call.caller)
         if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
             running.entered = wrapper  # functions called by the wrapper's compiled code are not entries
             entered = _entered_call(code, call, wrapper)
@@ -138,7 +138,7 @@ def watch_entries(
 
     def report_calls(call: WatchedCall) -> None:
         wrapper = call.caller
-        if wrapper.f_code.co_name != _WRAPPER:
+        if wrapper.f_code.co_name != _WRAPPER_NAME:
             return
         calls = vars(running).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
@@ -184,7 +184,7 @@ def watch_calls(
     observer = Observer(emit, add_time)
 
     def observation(call: WatchedCall) -> None:
-        if call.caller.f_code.co_name == _WRAPPER:
+        if call.caller.f_code.co_name == _WRAPPER_NAME:
             on_boundary(call.caller, id(callable_of(call.caller)))
 
     # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
@@ -193,7 +193,7 @@ def watch_calls(
         yield
 
 
-def _wrapper(frame: FrameType) -> FrameType | None:
+def _calling_wrapper(frame: FrameType) -> FrameType | None:
     """Return the frame of the compiled callable that called the code being compiled; ``None`` if eager code did."""
     is_in_dynamo = True
     for outer in frames_outward(frame, _MAX_FRAMES):

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jupyter_graphbreak._torch_compat.hooks.open_scopes import Scopes
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import ThreadScopes
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
@@ -48,7 +48,7 @@ class Observer:
         self.covers_this_thread: Callable[[], bool] = (
             claim.covers_this_thread if claim is not None else current_run_check()
         )
-        self.scopes = Scopes()
+        self.scopes = ThreadScopes()
         self._emit = emit
         self._add_time = add_time
         self._faults: set[tuple[str, str]] = set()
@@ -56,19 +56,19 @@ class Observer:
         #: The last observation of each code object that Dynamo reached, by the number of the code object.
         self.codes: dict[int, CodeObject] = {}
 
-    def observe(self, hook: str, make: Callable[[], Addition | None]) -> None:
+    def observe(self, hook: str, make_addition: Callable[[], Addition | None]) -> None:
         """Make an observation and pass it on; an error is noted once and not raised.
 
         Parameters
         ----------
         hook : str
             The name of the hook, for the note about an error.
-        make : callable
+        make_addition : callable
             Returns the observation, or ``None`` if there is nothing to record.
         """
         start = time.perf_counter()
         try:
-            addition = make()
+            addition = make_addition()
             if isinstance(addition, CodeObject) and addition.id is not None:
                 self.codes[addition.id] = addition
             if addition is not None:
@@ -79,7 +79,7 @@ class Observer:
             with contextlib.suppress(Exception):
                 self._add_time(time.perf_counter() - start)
 
-    def local(self, frame: FrameType | None, name: str) -> Any:
+    def local_variable(self, frame: FrameType | None, name: str) -> Any:
         """Return a local variable of one of torch's functions, ``None`` if it does not exist.
 
         A missing variable is noted once, because the report then lacks details.

@@ -29,10 +29,10 @@ _OUTSIDE_STATEMENTS = frozenset(
     {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
 )
 #: Instructions that leave the function.
-_RETURNS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
-_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+_RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
+_RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
-_UNCONDITIONAL = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
+_UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
 #: A function with more instructions is not searched for the place where two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
@@ -45,7 +45,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
-    follower = _Follower(observer)
+    follower = _AnswerFollower(observer)
 
     def observation(call: WatchedCall) -> AnswerDiffers | None:
         variable, tracer = call.args[:2]
@@ -125,7 +125,7 @@ class _Branch:
     lines: dict[int, None] = field(default_factory=dict)
 
 
-class _Follower:
+class _AnswerFollower:
     """Follows answers through the traced code."""
 
     def __init__(self, observer: Observer) -> None:
@@ -161,7 +161,7 @@ class _Follower:
         if tracer in self._tracers:
             return
         self._tracers.add(tracer)
-        steps = _Steps(self, tracer, self._emit)
+        steps = _TracerSteps(self, tracer, self._emit)
         tracer.step = watched(tracer.step, self._observer, before=steps.begin, after=steps.end, on_error=steps.fail)
 
     def _emit(self, branch: _Branch) -> None:
@@ -175,10 +175,10 @@ class _Follower:
         )  # fmt: skip
 
 
-class _Steps:
+class _TracerSteps:
     """The steps of one tracer through the instructions of one function."""
 
-    def __init__(self, follower: _Follower, tracer: Any, emit: Callable[[_Branch], None]) -> None:
+    def __init__(self, follower: _AnswerFollower, tracer: Any, emit: Callable[[_Branch], None]) -> None:
         self._follower = follower
         self._tracer = tracer
         self._emit = emit
@@ -225,7 +225,10 @@ class _Steps:
                 eager_target = other_targets.pop()
                 self._open.append(
                     _Branch(
-                        answer, _place(tracer, jump), eager_target, *self._region(jump, traced_target, eager_target)
+                        answer,
+                        _place(tracer, jump),
+                        eager_target,
+                        *self._branch_region(jump, traced_target, eager_target),
                     )
                 )
         if self._negated is not None and tracer.stack:
@@ -276,17 +279,19 @@ class _Steps:
     def _following_indices(self, index: int) -> set[int]:
         """Return the indices of the instructions that may follow an instruction."""
         instruction = self._tracer.instructions[index]
-        if instruction.opname in _RETURNS:
+        if instruction.opname in _RETURN_INSTRUCTIONS:
             return set()
-        if instruction.opname in _RAISES:
+        if instruction.opname in _RAISE_INSTRUCTIONS:
             handler = instruction.exn_tab_entry
             return {self._tracer.indexof[handler.target]} if handler is not None else set()
-        following = set() if instruction.opname in _UNCONDITIONAL else {index + 1}
+        following = set() if instruction.opname in _UNCONDITIONAL_JUMPS else {index + 1}
         if instruction.target is not None:
             following.add(self._tracer.indexof[instruction.target])
         return following
 
-    def _region(self, jump: int, traced_target: int, eager_target: int) -> tuple[int | None, frozenset[Any], list[int]]:
+    def _branch_region(
+        self, jump: int, traced_target: int, eager_target: int
+    ) -> tuple[int | None, frozenset[Any], list[int]]:
         """Return where both branches of a jump meet, and the positions and lines of the eager program's branch."""
         regions, key = self._follower.regions, (self._tracer.f_code, jump, eager_target)
         if key not in regions:
@@ -320,7 +325,7 @@ class _Steps:
         backwards = nx.DiGraph()
         backwards.add_node(end)
         for index, instruction in enumerate(instructions):
-            for following in {end} if instruction.opname in _RETURNS else self._following_indices(index):
+            for following in {end} if instruction.opname in _RETURN_INSTRUCTIONS else self._following_indices(index):
                 backwards.add_edge(following, index)
         # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
@@ -334,7 +339,7 @@ class _Steps:
             return False
         pair = [instruction.opname for instruction in instructions[index : index + 2]]
         is_none = instructions[index].opname in {"LOAD_CONST", "RETURN_CONST"} and instructions[index].argval is None
-        return pair[0] == "RETURN_VALUE" or (is_none and pair[-1] in _RETURNS)
+        return pair[0] == "RETURN_VALUE" or (is_none and pair[-1] in _RETURN_INSTRUCTIONS)
 
 
 def _line(instruction: Any) -> int | None:

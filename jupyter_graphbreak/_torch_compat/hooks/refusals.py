@@ -34,7 +34,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
     def observation(call: WatchedCall) -> FrameRefused | None:
         if not call.result:
             return None
-        convert = observer.local(call.caller, "self")  # of ConvertFrameAssert.__call__
+        convert = observer.local_variable(call.caller, "self")  # of ConvertFrameAssert.__call__
         one_graph = getattr(convert, "_one_graph", None)
         setting = getattr(getattr(convert, "_box", None), "error_on_graph_break", None)
         return FrameRefused(
@@ -45,7 +45,7 @@ def watch_generators(observer: Observer) -> Iterator[None]:
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
             error_on_graph_break=setting,
-            scopes=observer.scopes.chain(None),
+            scopes=observer.scopes.open_scopes(None),
             raised=bool(one_graph) or bool(setting),
         )
 
@@ -69,11 +69,11 @@ def watch_limits(observer: Observer) -> Iterator[None]:
 
 def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
     config = importlib.import_module("torch._dynamo.config")
-    code = observer.local(caller, "code")
-    one_graph = observer.local(caller, "one_graph")
+    code = observer.local_variable(caller, "code")
+    one_graph = observer.local_variable(caller, "one_graph")
     wrapped = None
     if code is not None and is_wrapper(code):
-        cells = dict(zip(code.co_freevars, observer.local(caller, "closure") or (), strict=False))
+        cells = dict(zip(code.co_freevars, observer.local_variable(caller, "closure") or (), strict=False))
         wrapped = wrapped_code(cells["func"].cell_contents) if "func" in cells else None
     return FrameRefused(
         **(identity(code) if code is not None else {}),
@@ -85,7 +85,7 @@ def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRe
         above=program_stack(),
         fullgraph=one_graph,
         fullgraph_site=fullgraph_site(observer) if one_graph else None,
-        scopes=observer.scopes.chain(None),
+        scopes=observer.scopes.open_scopes(None),
         raised=bool(one_graph) or bool(config.fail_on_recompile_limit_hit),
     )
 

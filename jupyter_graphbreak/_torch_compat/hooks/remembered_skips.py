@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 #: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
-REMEMBERED = "remembered"
+REMEMBERED_REASON = "remembered"
 #: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER = "compile_wrapper"
+_WRAPPER_NAME = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
 #: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
@@ -128,7 +128,7 @@ class _SuspectCalls:
         return watching
 
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
-        if caller.f_code.co_name != _WRAPPER:
+        if caller.f_code.co_name != _WRAPPER_NAME:
             return None
         if id(caller) not in self._running:  # the hook is called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
@@ -145,7 +145,7 @@ class _SuspectCalls:
         if code_number(code) in self._observer.codes:
             return None
         reason = _kept_reason(code)
-        return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
+        return FrameSkipped(**identity(code), reason=f"{REMEMBERED_REASON}: {reason}" if reason else REMEMBERED_REASON)
 
     def _stop_suspecting(self, code: CodeType | None, callback: Any) -> None:
         self._settled_callbacks[id(callback)] = callback

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: At most this many keys of a dict, and this many nested dicts, are examined.
 _MAX_KEYS, _MAX_DICTS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
-_SAVING = ("torch/serialization.py", "safetensors/torch.py")
+_SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 
 @contextlib.contextmanager
@@ -68,7 +68,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
 
 
 def _is_saving(filename: str) -> bool:
-    return filename.endswith(_SAVING) or filename.startswith(OWN_FOLDER)
+    return filename.endswith(_SAVING_FILES) or filename.startswith(OWN_FOLDER)
 
 
 def _prefixed_key(value: Any, depth: int = 0) -> str | None:

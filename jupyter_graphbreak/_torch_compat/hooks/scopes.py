@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.observer import watched, watched_uncompiled
-from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, ThreadScopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patched
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: The scopes of each open watch.
-_watched: list[Scopes] = []
+_watched: list[ThreadScopes] = []
 
 
 @contextlib.contextmanager
@@ -98,7 +98,7 @@ def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
     """Return the original scope object of a decorated function; Dynamo's code opens a copy of it."""
     if not is_wrapper(frame.f_code):
         return manager
-    original = observer.local(frame, "self")
+    original = observer.local_variable(frame, "self")
     return original if isinstance(original, type(manager)) else manager
 
 
@@ -108,7 +108,7 @@ def is_wrapper(code: CodeType) -> bool:
 
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
-    wrapped = observer.local(frame, "func") if is_wrapper(frame.f_code) else None
+    wrapped = observer.local_variable(frame, "func") if is_wrapper(frame.f_code) else None
     entered = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
     generated = entered is not None and (is_resume(entered.function) or entered.column is None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
 #: The live code objects that were seen, by address: a reference and a unique number.
 _NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
-_numbers = itertools.count(1)
+_code_numbers = itertools.count(1)
 #: Files and folders between a call in the program and the code of torch or this package that it reaches.
 _NOT_IN_PROGRAM = (
     "torch/_dynamo/",
@@ -48,7 +48,7 @@ def code_number(code: CodeType) -> int:
     address = id(code)
     known = _NUMBERED.get(address)
     if known is None or known[0]() is not code:
-        known = weakref.ref(code, lambda _: _NUMBERED.pop(address, None)), next(_numbers)
+        known = weakref.ref(code, lambda _: _NUMBERED.pop(address, None)), next(_code_numbers)
         _NUMBERED[address] = known
     return known[1]
 

@@ -49,7 +49,7 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
     guards : sequence of GuardCost
         The most expensive guards.
     """
-    paths = _paths(steady.correspondence)
+    paths = _differing_paths(steady.correspondence)
     spent_us = sum(guard.time.median_us for guard in guards)
     filters = _guard_filters(guards) if spent_us >= max(_NOTABLE_SHARE * compiled_time.median_us, _NOTABLE_US) else []
     alternatives: list[Alternative] = []
@@ -75,7 +75,7 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
     return alternatives
 
 
-def _paths(correspondence: Correspondence) -> list[PathDifference]:
+def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
     """Return the differences of the run that the entry meets and that change lines, those with most lines first."""
     questions = {_question(path) for path in correspondence.copy.paths if path.lines}
     paths = [path for path in correspondence.run.paths if path.lines and _question(path) in questions]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 #: Blocks contain at least this share of a model's parameters.
 _WORTH_SHARE = 0.3
 #: The suffix after the container in the place of a block.
-_INDEX = re.compile(r"(?:\[\d+\]|\.\d+)$")
+_INDEX_SUFFIX = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
 
 @dataclass(frozen=True)
-class Blocks:
+class RepeatedBlocks:
     """Modules of one class that a model repeats.
 
     Parameters
@@ -41,11 +41,11 @@ class Blocks:
     @property
     def container(self) -> str | None:
         """The place of the container of all blocks, such as ``self.layers``; ``None`` if they share no container."""
-        containers = {_INDEX.sub("", place) for place in self.places}
+        containers = {_INDEX_SUFFIX.sub("", place) for place in self.places}
         return containers.pop() if len(containers) == 1 else None
 
 
-def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> Blocks | None:
+def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
     """Return the modules of one class that contain most parameters of a model.
 
     A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
@@ -81,7 +81,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: i
         return None
     blocks = modules_by_key[largest]
     first = blocks[0][1]
-    return Blocks(type(first).__name__, tuple(place for place, _ in blocks), not has_skipped_forward(first))
+    return RepeatedBlocks(type(first).__name__, tuple(place for place, _ in blocks), not has_skipped_forward(first))
 
 
 def _block_key(module: torch.nn.Module) -> Any:

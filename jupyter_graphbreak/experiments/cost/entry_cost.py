@@ -86,7 +86,7 @@ def operations_outside(ranges: Sequence[Range]) -> int:
 
 
 #: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
-_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
+_KERNEL_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
 _SYNCHRONIZATION = re.compile(
     r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
@@ -106,7 +106,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
         (seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0
     )
     return DeviceWork(
-        launches=sum(_LAUNCH.fullmatch(name) is not None for name in names),
+        launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
         graph_launches=sum(_GRAPH_LAUNCH.fullmatch(name) is not None for name in names),
         synchronisations=sum(_SYNCHRONIZATION.fullmatch(name) is not None for name in names),
         peak_bytes=max(allocated_bytes),
@@ -195,7 +195,7 @@ def measure_entry(
         calls = time_in_turn(runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end)
         is_settled = is_settled and compilations_before == compilation_count()
         ranges = _profiles(compiled, end) if is_settled else []
-        coverage = _operations(eager, ranges)
+        coverage = _operation_counts(eager, ranges)
         work = [
             _device_work(variant) if is_settled else None for variant in (eager, compiled, *remedied_variants.values())
         ]
@@ -308,7 +308,7 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
-def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
+def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly.
 
     Operations of the eager call count as compiled unless they run outside graphs in the compiled call.

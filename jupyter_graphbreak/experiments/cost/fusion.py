@@ -60,14 +60,16 @@ def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
             continue
         module = timer.modules[number]
         try:
-            pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, graph_inputs))  # noqa: B023 - called here
+            pairs = compiled.as_called(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far count
             break
         kernels_found += notable_kernels(ident, pairs, steady.locate)
     return sorted(kernels_found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 
-def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, inputs: list[Any]) -> list[UnfusedPair]:
+def _unfused_pairs_of_graph(
+    backend: str | Callable[..., Any], module: torch.fx.GraphModule, inputs: list[Any]
+) -> list[UnfusedPair]:
     require_time()
     graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # the backend may change it
     detached_inputs = [

@@ -122,7 +122,7 @@ class GraphTimer:
         call_time = CallTime(last - first, timed_marks, yield_count, processor_us)
         return call_time.without_waiting(waited) if isinstance(self.clock, ProcessorClock) else call_time
 
-    def profiling(self, call: Callable[[], _T]) -> _T:
+    def with_graph_ranges(self, call: Callable[[], _T]) -> _T:
         """Make a call in which each graph is a range of the profiler."""
         self._is_profiled = True
         try:
@@ -130,7 +130,7 @@ class GraphTimer:
         finally:
             self._is_profiled = False
 
-    def inputs_in(self, call: Callable[[], object]) -> dict[int, list[Any]]:
+    def graph_inputs_of(self, call: Callable[[], object]) -> dict[int, list[Any]]:
         """Make a call and return the inputs of each graph that it runs, by number."""
         inputs: dict[int, list[Any]] = {}
         self._inputs = inputs

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
 
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
-_CALLS = 6
+_CALL_COUNT = 6
 #: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
@@ -41,7 +41,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
     """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory."""
-    if _CALLS * memory.compiled_peak_bytes > memory_limit():
+    if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady.compiled
     backward = True
@@ -55,7 +55,7 @@ def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | Non
         kept_memory = _kept_by_calls(compiled, backward=backward, collects_old_garbage=True)
     if not kept_memory.nbytes:
         return None
-    growth = MemoryGrowth(_CALLS, kept_memory.nbytes, holder=kept_memory.holder)
+    growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far count
         kept_eagerly = _kept_by_calls(steady.eager, backward=backward)
         line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
@@ -104,7 +104,7 @@ def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bo
         def calls() -> None:
             nonlocal number, holder
             first_state: dict[int, weakref.ref[torch.Tensor]] = {}
-            for number in range(_CALLS):
+            for number in range(_CALL_COUNT):
                 require_time()
                 with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else allocations:
                     call()

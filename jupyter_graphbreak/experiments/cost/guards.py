@@ -63,7 +63,7 @@ def time_guards(
             continue
         try:
             all_guards_us = _times_of_all(call, frame.check)
-            shares = _Shares(frame.tree(), statistics.median(all_guards_us))
+            shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the frames that have been timed count
             break
         frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
@@ -88,7 +88,7 @@ def _without_comment(guard: str) -> str:
     return guard.partition("  # ")[0].strip()
 
 
-class _Shares:
+class _GuardShares:
     """The shares of the objects in the time of a frame's guards."""
 
     def __init__(self, root: GuardNode, whole_us: float) -> None:

@@ -31,9 +31,9 @@ _SLOW_US = 200.0
 #: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
 #: of so many measurements: on a busy machine, one measurement may differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
-_MEASUREMENTS = 2
+_MEASUREMENT_COUNT = 2
 #: The number of runs in which operations are timed one by one, and the minimum number in which each is timed alone.
-_RUNS = 3
+_RUN_COUNT = 3
 #: At most this many operations of a graph are compiled alone, slowest first, each with at least this share of the time.
 _MAX_COMPILED = 8
 _MIN_SHARE = 0.01
@@ -104,7 +104,7 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
     if 4 * size > memory_limit():
         return
     runs: list[Mapping[torch.fx.Node, float]] = []
-    for _ in range(_RUNS):
+    for _ in range(_RUN_COUNT):
         require_time()
         runs.append(_TimedRun(module, clock).times_on(inputs))
     times = {node: min(run[node] for run in runs) for node in runs[0]}
@@ -233,7 +233,7 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
     for call in (candidate.module, compiled):
         call(*candidate.inputs)
     times = None
-    for _ in range(_MEASUREMENTS):
+    for _ in range(_MEASUREMENT_COUNT):
         calls = time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET)
         times = spread_of(calls[0]), spread_of(calls[1])
         if not _is_slower(*times):
@@ -243,5 +243,5 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
 
 def _is_slower(eager: Spread, compiled: Spread) -> bool:
     loss_us = compiled.median_us - eager.median_us
-    is_certain = min(eager.runs, compiled.runs) >= _RUNS and compiled.low_us > eager.high_us
+    is_certain = min(eager.runs, compiled.runs) >= _RUN_COUNT and compiled.low_us > eager.high_us
     return is_certain and loss_us > max(_LOSS_US, _LOSS_SHARE * eager.median_us)

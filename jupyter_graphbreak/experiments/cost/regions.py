@@ -30,7 +30,7 @@ from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from jupyter_graphbreak.experiments.cost.blocks import Blocks
+    from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import Way
@@ -62,10 +62,10 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
     blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
         return None
-    trial = _Trial(steady, blocks)
+    trial = _CompilationTrial(steady, blocks)
     ways: list[CompiledWay] = []
-    for measure in (trial.blocks, trial.nested, trial.whole):
-        if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
+    for measure in (trial.measure_blocks, trial.measure_nested, trial.measure_whole):
+        if measure == trial.measure_whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
             continue
         try:
             way = measure()
@@ -86,10 +86,10 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
     return RegionCost(blocks.name, len(blocks.places), blocks.container, ways[::-1], blocks.compiles_in_place)
 
 
-class _Trial:
+class _CompilationTrial:
     """Compiles an entry in several ways."""
 
-    def __init__(self, steady: SteadyState, blocks: Blocks) -> None:
+    def __init__(self, steady: SteadyState, blocks: RepeatedBlocks) -> None:
         self._entry = entry = steady.entry
         self._blocks = blocks
         self._compiled = compiled = steady.compiled
@@ -99,24 +99,24 @@ class _Trial:
         self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
         self._eager_results = steady.eager.results_and_gradients()
 
-    def whole(self) -> CompiledWay | None:
+    def measure_whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
         return self._measure("whole", lambda entry: Variant(entry, compiled=True))
 
-    def blocks(self) -> CompiledWay | None:
+    def measure_blocks(self) -> CompiledWay | None:
         """Measure compiling each block in place; if they share little compiled code, return only the reasons."""
-        return self._blocks_that_differ() or self._measure("blocks", self._by_block)
+        return self._blocks_that_differ() or self._measure("blocks", self._compiled_by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
         """Compile each block in place without generating code; ``None`` if many blocks share their compiled code."""
         require_time()
-        variant = self._by_block(replace(self._entry, backend="eager"))
+        variant = self._compiled_by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
             variant.warm_up()
         way = self._compiled_way("blocks", None, build_report(recording.records))
         return way if _MIN_SHARING * way.compilations > len(self._blocks.places) else None
 
-    def nested(self) -> CompiledWay | None:
+    def measure_nested(self) -> CompiledWay | None:
         """Measure compiling the whole model at once, with each block as a nested region."""
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
@@ -133,7 +133,7 @@ class _Trial:
             variant.warm_up()
         return any(map(_shared_regions, variant.timer.modules))
 
-    def _by_block(self, entry: Entry) -> Variant:
+    def _compiled_by_block(self, entry: Entry) -> Variant:
         own = self._compiled.places_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
         blocks = frozenset((own[place], method) for place in self._blocks.places)

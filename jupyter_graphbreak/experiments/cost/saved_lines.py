@@ -119,7 +119,7 @@ def _expected_tensors(timer: GraphTimer, module: torch.fx.GraphModule, inputs: l
     detached_inputs = [_leaf(value) if isinstance(value, torch.Tensor) else value for value in inputs]
     if name != "eager":
         return saved_tensors(name, timer.backend, module, detached_inputs)
-    run = _Saving(module)
+    run = _SavingInterpreter(module)
     with torch.autograd.graph.saved_tensors_hooks(run.note, lambda tensor: tensor):
         run.run(*clone(detached_inputs))
     return run.saved
@@ -129,7 +129,7 @@ def _leaf(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
-class _Saving(torch.fx.Interpreter):
+class _SavingInterpreter(torch.fx.Interpreter):
     """Runs a graph operation by operation, and records the tensors that autograd saves for each."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:

@@ -42,7 +42,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         The reports of both starts.
     """
     records = list(records)
-    states = _states(records)
+    states = _cache_states(records)
     if not states:
         return None
     backend_s = {
@@ -59,7 +59,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         if ident is None:
             continue
         total_s, graph_backend_s = compile_s.get(graph.frame, 0.0), backend_s.get(graph.frame, 0.0)
-        cache, reason = _state(states[graph.frame])
+        cache, reason = _cache_state(states[graph.frame])
         location = _location(graphs[ident], reason) if reason is not None else None
         starts.append(
             GraphStartup(
@@ -73,7 +73,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
     )
 
 
-def _states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
+def _cache_states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
     """Return the messages of the caches about each frame, by the id of the frame and the kind of the message."""
     states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
     for record in records:
@@ -95,18 +95,18 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
         The records of that start.
     """
     bypassed = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
-    reasons = _bypasses(_states(records))
+    reasons = _bypasses(_cache_states(records))
     settings = CacheSettings()
     for _ in range(_MAX_ROUNDS):
         extended_settings = settings.extended(reasons)
         if extended_settings == settings:
             break
         settings = extended_settings
-        reasons = _bypasses(_states(_records_of_start(entry, settings)))
+        reasons = _bypasses(_cache_states(_records_of_start(entry, settings)))
         if not reasons:
             cached_start = list(_records_of_start(entry, settings))
-            states = _states(cached_start).values()
-            if states and all(_state(frame)[0] == "hit" for frame in states):
+            states = _cache_states(cached_start).values()
+            if states and all(_cache_state(frame)[0] == "hit" for frame in states):
                 report, _ = build_with_files(cached_start)
                 seconds = sum(frame.compile_s or 0.0 for frame in report.frames)
                 return [CacheChange(settings.code, bypassed, round(seconds, 4))]
@@ -129,7 +129,7 @@ def _bypasses(states: Mapping[str, Mapping[str, str | None]]) -> list[str]:
     return [reason.replace("\\n", "\n") for reason in reasons if reason is not None]
 
 
-def _state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
+def _cache_state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
     """Return the state of AOTAutograd's cache for a graph, and the reason if a cache lacks the graph."""
     inductor = "inductor's cache: "
     if "fx_graph_cache_bypass" in states:
@@ -162,7 +162,7 @@ def _location(graph: Graph, reason: str) -> Location | None:
     return next((location for location in locations if location is not None), None)
 
 
-def joined(starts: Iterable[Startup | None]) -> Startup | None:
+def combined_startup(starts: Iterable[Startup | None]) -> Startup | None:
     """Return the combined startup of several entries, ``None`` if no entry uses caches."""
     measured = [start for start in starts if start is not None]
     if not measured:

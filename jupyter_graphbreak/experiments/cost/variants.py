@@ -222,7 +222,7 @@ class Variant:
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observed(seed, lambda call: self.timer.profiling(lambda: profiled(call)))
+        return self._observed(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
 
     def device_activities(self) -> list[Activity]:
         """Call the variant under a profiler, and return the activities of its device."""
@@ -230,7 +230,7 @@ class Variant:
 
     def graph_inputs(self) -> dict[int, list[Any]]:
         """Call the variant, and return the inputs of each graph, by the graph's number."""
-        return self._observed(0, self.timer.inputs_in)
+        return self._observed(0, self.timer.graph_inputs_of)
 
     def as_called(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""

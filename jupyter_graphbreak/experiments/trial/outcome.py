@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import quiet
+from jupyter_graphbreak._torch_compat.configuration import hidden_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
@@ -362,7 +362,7 @@ def sandboxed() -> Iterator[None]:
             preserve_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             preserve_modes(),
-            quiet(),
+            hidden_compiler_logs(),
             suppress_logging(),
             suppress_displays(),
             forgotten_backends(),

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.analysis.saving import REPAIR
+from jupyter_graphbreak.analysis.saving import REPAIR_ADVICE
 from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[s
         saved = ast.unparse(node)
         note = (
             f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{ORIG_MOD}`, so that the model "
-            f"itself cannot load them: {way_out}. {REPAIR}"
+            f"itself cannot load them: {way_out}. {REPAIR_ADVICE}"
         )
         yield saved, note
 

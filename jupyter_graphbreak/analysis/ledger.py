@@ -404,7 +404,7 @@ class _LedgerReader:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``is_new`` starts a new one if a reset of Dynamo made the id free."""
+        """Return the ledger of a compile id; ``is_new`` starts a new one, since a reset of Dynamo reuses ids."""
         current = self._current.get(key)
         if current is not None and not (is_new and current.is_started):
             return current

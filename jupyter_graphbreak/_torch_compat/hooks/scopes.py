@@ -76,7 +76,7 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
     def note_traced_entry(call: WatchedCall) -> ScopeOpened:
         scope_variable, tracer = call.argument("self"), call.argument("tx")
         scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
-        outer_scopes = scopes.chain(tracer)
+        outer_scopes = scopes.open_scopes(tracer)
         scopes.open_traced(tracer, scope_variable, scope)
         return _scope_opened(scope, outer_scopes)
 

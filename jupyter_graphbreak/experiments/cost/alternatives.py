@@ -76,7 +76,7 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
 
 
 def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
-    """Return the differences of the run that the entry meets and that change lines, those with most lines first."""
+    """Return the path differences of the run that also occur in the entry, those with most lines first."""
     questions = {_question(path) for path in correspondence.copy.paths if path.lines}
     paths = [path for path in correspondence.run.paths if path.lines and _question(path) in questions]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]

@@ -31,7 +31,7 @@ MIN_S = 10.0
 
 
 class FurtherMeasurement(NamedTuple):
-    """One measurement.
+    """A measurement, the field of the cost that it fills, and the time that it may take.
 
     Parameters
     ----------

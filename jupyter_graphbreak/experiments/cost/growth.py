@@ -86,7 +86,7 @@ class _KeptMemory:
 
 
 def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
-    """Make calls in a row.
+    """Make calls in a row, and return the memory that they keep.
 
     Parameters
     ----------

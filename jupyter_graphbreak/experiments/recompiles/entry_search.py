@@ -390,7 +390,7 @@ class EntrySearch:
         return [call.site for call in self._seen if call.site is not None]
 
     def _collected_findings(self, varied: Variations) -> EntryFindings:
-        """Return the candidates, the best first, with a decision for a person if none works."""
+        """Return the candidates, the best first, with manual steps if none ends all recompiles."""
         working = [pair for pair in self._tried if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.
@@ -414,7 +414,7 @@ class EntrySearch:
         return EntryFindings(self._recompiles, [*listed, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
-        """Return only the decision for a person, and the trials so far."""
+        """Return the trials so far, with manual steps if none works."""
         varied = find_variations(self._seen)
         if self._tried:
             return self._collected_findings(varied)

@@ -214,7 +214,7 @@ def _sentence_about_size(size: Size) -> str:
 
 
 def _sentence_about_cache(guards: list[str], varied: Variations) -> str:
-    """Return a sentence about a cache of transformers that grows; else empty."""
+    """Return a sentence about a cache of transformers that grows, or the empty string."""
     if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
         return (
             f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
@@ -224,7 +224,7 @@ def _sentence_about_cache(guards: list[str], varied: Variations) -> str:
 
 
 def _sentence_about_function(guards: list[str], _: Variations) -> str:
-    """Return a sentence about different functions that are passed; else empty."""
+    """Return a sentence about different functions that are passed, or the empty string."""
     is_only_cause = bool(guards) and all(map(varied_function, guards))
     return _FUNCTION_STEP.format(name=varied_function(guards[0])) if is_only_cause else ""
 
@@ -267,7 +267,7 @@ _BY_GUARDS = (_sentence_about_cache, _sentence_about_function, _sentence_about_k
 
 
 def _shared_graphs(named_variations: Variations, graphs: int) -> str:
-    """Say how many graphs a size or a number needs, if some of its values share one."""
+    """Return a clause with the number of graphs for a size or a number, if some of its values share one."""
     candidates: tuple[Size | Number, ...] = (*named_variations.sizes, *named_variations.numbers)
     most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
     if most_varied is None or not 0 < graphs < len(set(most_varied.values)):

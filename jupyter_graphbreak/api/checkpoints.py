@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.records.regular_files import open_regular, replacing
+from jupyter_graphbreak.records.regular_files import atomic_replacement, open_regular
 
 #: The prefix at the beginning of a name or after a dot.
 _WRAPPER_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
@@ -104,7 +104,7 @@ def _repair_saved_by_torch(source: Path, target: Path) -> tuple[dict[str, str], 
     loaded, is_moved = _load_checkpoint(source)
     renamed = _rename_all_keys(loaded)
     if renamed:
-        with replacing(target) as temporary:
+        with atomic_replacement(target) as temporary:
             torch.save(loaded, temporary)
     return renamed, is_moved
 
@@ -209,7 +209,7 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
         _refuse_duplicates(pairs)
         text = json.dumps(dict(pairs), separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % 8)  # the format requires aligned data
-        with replacing(target) as temporary, temporary.open("wb") as out:
+        with atomic_replacement(target) as temporary, temporary.open("wb") as out:
             out.write(struct.pack("<Q", len(text)) + text)
             shutil.copyfileobj(file, out)
     return renamed, False

@@ -90,7 +90,7 @@ def find_logs(path: str | Path) -> Logs:
     """
     if is_url(str(path)):
         remote = RemoteFolder(str(path))
-        return Logs(remote.sizes, remote.notes, remote.copied, remote.described, len(remote.sizes) == 1)
+        return Logs(remote.sizes, remote.notes, remote.local_copy, remote.url_of, len(remote.sizes) == 1)
     files = trace_files(Path(path))
     sizes = {str(file): file.stat().st_size for file in files.files}
     return Logs(sizes, files.notes, lambda name: contextlib.nullcontext(Path(name)), str, are_checked=True)

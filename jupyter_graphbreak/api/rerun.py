@@ -163,7 +163,6 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
-        from jupyter_graphbreak.experiments.cost.startup import joined
         from jupyter_graphbreak.experiments.trial.entry import backend_name
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -186,7 +185,7 @@ class Rerun:
         if costs:
             first_entry = self._kept.entries[0]
             cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
-            return self._update(with_priorities(replace(self.report, cost=cost, startup=joined(starts))))
+            return self._update(with_priorities(replace(self.report, cost=cost, startup=combined_startup(starts))))
         return self._update(self.report)
 
     @_collecting_faults

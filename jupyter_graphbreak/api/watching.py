@@ -17,7 +17,7 @@ from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.targets import forget
+from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.records.source_texts import recorded_sources
 from jupyter_graphbreak.report.schema import Device, Diagnostic
@@ -65,7 +65,7 @@ class Run:
         """Return the report of what the block has done so far; any thread may call it while the block runs."""
         if self._report is not None or self._recording is None:
             return self.report
-        return Report.of(build_report(self._recording.so_far()))
+        return Report.of(build_report(self._recording.records_so_far()))
 
     def begin(self, recording: recorder.Recording) -> None:
         """Store the recording when it begins."""
@@ -259,7 +259,7 @@ def capture(
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
-    from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
+    from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
 
     require_torch()
     run = Run()
@@ -290,7 +290,7 @@ def capture(
                     recording.note("warning", sentence)
                 with (
                     _compiled_modules(recording) if compile else contextlib.nullcontext(),
-                    earlier_processes_noted(add_note) if processes else contextlib.nullcontext(),
+                    note_earlier_processes(add_note) if processes else contextlib.nullcontext(),
                 ):
                     yield run
         finally:
@@ -305,14 +305,14 @@ def capture(
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
-    from jupyter_graphbreak.compiling.descriptions import described
+    from jupyter_graphbreak.compiling.descriptions import describe_compiled
 
     with compiled_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
             with suppress_faults("describing what was compiled", recording.note_fault):
-                recording.note_compiled(described(calls.compiled))
+                recording.note_compiled(describe_compiled(calls.compiled))
 
 
 def run_program_file(path: str, module: str | None = None, *, compiles_calls: bool) -> None:
@@ -360,7 +360,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         Any exception that the call raises. To get a report in this case, use :func:`capture`.
     """
     compiled = ensure_compiled(fn, CompileOptions())
-    forget(fn)
+    forget_compiled_code(fn)
     with capture() as run:
         compiled(*args, **kwargs)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.regular_files import read_regular, replacing
+from jupyter_graphbreak.records.regular_files import atomic_replacement, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -262,5 +262,5 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
         load_baseline(target)
         if not os.access(target, os.W_OK):  # replacing the file would ignore that it is read-only
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    with replacing(target) as temporary:
+    with atomic_replacement(target) as temporary:
         temporary.write_bytes(content)

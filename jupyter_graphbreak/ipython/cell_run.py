@@ -57,9 +57,9 @@ class _InitialState(NamedTuple):
 
     @classmethod
     def of(cls, namespace: dict[str, Any], names: Sequence[str]) -> _InitialState:
-        from jupyter_graphbreak._torch_compat.configuration import remember_generators
+        from jupyter_graphbreak._torch_compat.configuration import save_generator_states
 
-        return cls(names, {name: namespace[name] for name in names if name in namespace}, remember_generators())
+        return cls(names, {name: namespace[name] for name in names if name in namespace}, save_generator_states())
 
     def restore(self, namespace: dict[str, Any]) -> None:
         for name in self.names:

@@ -98,9 +98,9 @@ def _trim_traceback() -> None:
     """Make the current error look like the error of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
-        from jupyter_graphbreak.compiling.tracebacks import trim
+        from jupyter_graphbreak.compiling.tracebacks import trim_error
 
-        trim(error)
+        trim_error(error)
 
 
 def _strip_own_frame() -> None:
@@ -338,7 +338,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         _explain_log(shell, options, options.log)
         return None
     from jupyter_graphbreak.compiling.compile_options import ensure_compiled
-    from jupyter_graphbreak.recording.targets import forget, is_compiled
+    from jupyter_graphbreak.recording.targets import is_compiled
 
     tree, calls = _parse_calls(options)
     observation: Observation | None = None
@@ -358,7 +358,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         with suppress_faults("compiling the function", observation.note_fault):
             if is_compiled(function):
                 observation.ignore_compile_options("the function is already compiled")
-            forget(function)
+            forget_compiled_code(function)
             function = ensure_compiled(function, options.compile_options())
         return function(*arguments, **keywords)
     except BaseException as error:

@@ -130,8 +130,8 @@ class Observation:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
-        from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
-        from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
+        from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
+        from jupyter_graphbreak.recording.targets import forget_everything, is_compiled
 
         exit_stack = self._exit_stack
         if self.options.frontends:
@@ -147,7 +147,7 @@ class Observation:
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_everything()
-            forget(*named_objects.values())
+            forget_compiled_code(*named_objects.values())
             self._compiled_objects = {
                 name: weakref.ref(value) for name, value in named_objects.items() if is_compiled(value)
             }
@@ -168,7 +168,7 @@ class Observation:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
             self._folder = exit_stack.enter(watching, lambda: watched_children(warn), None)
-            exit_stack.enter("looking for earlier processes", lambda: earlier_processes_noted(warn), None)
+            exit_stack.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
         if stance := exit_stack.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
         exit_stack.enter("setting the default device", lambda: default_device(self._device), None)
@@ -184,11 +184,11 @@ class Observation:
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
-        from jupyter_graphbreak.compiling.descriptions import described
+        from jupyter_graphbreak.compiling.descriptions import describe_compiled
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
-            self.recording.note_compiled(described(calls.compiled, self._shell.user_ns, calls.filename))
+            self.recording.note_compiled(describe_compiled(calls.compiled, self._shell.user_ns, calls.filename))
             if not calls.compiled:
                 for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
@@ -512,11 +512,11 @@ def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> D
     from jupyter_graphbreak._torch_compat.configuration import backends, modes
     from jupyter_graphbreak._torch_compat.default_device import cuda_devices
     from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
-    from jupyter_graphbreak.recording.targets import names_used
+    from jupyter_graphbreak.recording.targets import with_used_globals
 
     if options.backend is not None and options.backend not in (known := backends()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
     if options.mode is not None and options.mode not in (known := modes()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     names, current, why_none = cuda_devices() if options.device != "cpu" else ([], 0, "")
-    return choose_device(options.device, CudaDevices(names, current, why_none), names_used(named_objects))
+    return choose_device(options.device, CudaDevices(names, current, why_none), with_used_globals(named_objects))

@@ -669,7 +669,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
     ("module", "function", "options"),
     [
         ("experiments.frontends", "copy_for_comparison", "--frontends"),
-        ("recording.targets", "forget", ""),
+        ("recording.targets", "forget_compiled_code", ""),
         ("recording.targets", "is_compiled", ""),
         ("compiling.compile_options", "ensure_compiled", ""),
     ],

@@ -391,7 +391,7 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:
         return None
-    frame = next((frame for frame in correspondence.own.frames if frame.id == graphs.wrong_graph.frame), None)
+    frame = next((frame for frame in correspondence.copy.frames if frame.id == graphs.wrong_graph.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
     graph_id = correspondence.graph(letter)
     if letter is None or graph_id is None:

@@ -283,10 +283,10 @@ def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
     set_names: set[str] = set()
     for statement in statements:
         assignment = _assignment(statement)
-        names_used = names_read(assignment[1]) if assignment is not None else set()
+        with_used_globals = names_read(assignment[1]) if assignment is not None else set()
         if isinstance(statement, ast.AugAssign):
-            names_used |= names_bound(statement.target)
-        if names_used & names - set_names:
+            with_used_globals |= names_bound(statement.target)
+        if with_used_globals & names - set_names:
             return True
         set_names |= _assigned_names([statement])
     return False

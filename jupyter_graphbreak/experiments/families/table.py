@@ -82,10 +82,10 @@ def _handled_code(problem: Problem) -> str | None:
         if frame.location is not None
     }
     callers = [location for location in problem.break_.stack if location.function is not None]
-    compiled_callers = itertools.dropwhile(
+    enclosing_callable_ids = itertools.dropwhile(
         lambda location: (location.source, str(location.function).rpartition(".")[2]) not in compiled_functions, callers
     )
-    for location in (problem.break_.location, *compiled_callers):
+    for location in (problem.break_.location, *enclosing_callable_ids):
         site = site_at(problem, location)
         if site is not None and is_handled(site.draft, site.node):
             return site.draft.text_of(site.node).partition("\n")[0]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import CompiledWith, compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_arguments, compiled_callable
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
@@ -106,7 +106,7 @@ def remedies_of_call(
         Any exception that the function itself raises.
     """
     call = _uncompiled_function(fn)
-    options = compiled_with(fn) or CompiledWith("eager")
+    options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     refused = entry.why_not_run()

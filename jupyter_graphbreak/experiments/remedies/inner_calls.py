@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationCounter
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -310,7 +310,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
             stack[-1].own_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with OperationCounter(count):
+        with OperationListener(count):
             stack.append(root)
             try:
                 return program(*args, **kwargs)

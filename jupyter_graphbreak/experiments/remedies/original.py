@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
+from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -275,7 +275,7 @@ class Original:
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
-        with sandboxed(), compiling_nothing(), record_sides() as sides:  # the change may compile a part
+        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _never_indices(_: torch.Tensor) -> bool:
 def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
     used_objects = fn, *first.args, *first.kwargs.values()
-    modules = [item for item in reached(*used_objects) if is_instance(item, torch.nn.Module)]
+    modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used_objects)))
     looks_up = any(is_instance(module, embedding_classes) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
@@ -457,8 +457,8 @@ class _Copier:
             return (copy_parameter if is_instance(tensor, torch.nn.Parameter) else copy_tensor)(tensor, memo)
 
         with (
-            patched_here(torch.Tensor, "__deepcopy__", deepcopy),
-            patched_here(torch.nn.Parameter, "__deepcopy__", deepcopy),
+            patched_on_thread(torch.Tensor, "__deepcopy__", deepcopy),
+            patched_on_thread(torch.nn.Parameter, "__deepcopy__", deepcopy),
         ):
             yield
 

@@ -21,7 +21,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import is_compiler_logger, is_compiler_warning
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.patching import patched, redirected_here
+from jupyter_graphbreak._torch_compat.patching import patched, redirected_on_thread
 from jupyter_graphbreak.experiments.trial.other_threads import (
     filters_version,
     isolate_warnings,
@@ -213,7 +213,7 @@ def suppress_displays() -> Iterator[None]:
         return _do_nothing, (), {}
 
     publisher = type(shell.display_pub)
-    with redirected_here(publisher, "publish", drop), redirected_here(publisher, "clear_output", drop):
+    with redirected_on_thread(publisher, "publish", drop), redirected_on_thread(publisher, "clear_output", drop):
         yield
 
 

@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls,
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
-from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class KeptEntries:
             self.left_out.append(copy_or_reason)
             return
         copy, assigned = copy_or_reason
-        entry = replace(copy, frame=entered.frame, callable_id=entered.wrapped, reuses=entered.reuses)
+        entry = replace(copy, frame=entered.frame, callable_id=entered.callable_id, reuses=entered.reuses)
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(assigned)))
         self._keys.append((entry, key_of(entered.call)))
@@ -204,7 +204,7 @@ class KeptEntries:
         if subject.call is not original.call:
             undo_compile_in_place(subject.call)
         copy = Entry(
-            name, None, subject.call, subject.arguments or arguments, *original.compiled_with, modes=original.modes,
+            name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
             twins=tuple(memory.twins), kept_names=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
         )  # fmt: skip
         return copy, subject.assigned
@@ -408,7 +408,7 @@ def _used_tensors(*values: Any) -> list[torch.Tensor]:
             for item in value:
                 add(item, depth + 1)
 
-    for value in (*values, *reached(*values)):
+    for value in (*values, *reachable_objects(*values)):
         add(value, 0)
     memory = {}
     for tensor in tensors.values():

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
-from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
+from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
@@ -148,13 +148,13 @@ class EffectRecorder:
 
     def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Record an effect of compiled code; effects of other code are ignored."""
-        callers = frozenset(compiled_callers(frame))
+        callers = frozenset(enclosing_callable_ids(frame))
         if callers and len(self.observed) < _MAX_EFFECTS:
             self.observed.append((callers, effect))
 
     def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
-        if any(True for _ in compiled_callers(frame)):
+        if any(True for _ in enclosing_callable_ids(frame)):
             self.lines.setdefault(description, place)
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import quiet
+from jupyter_graphbreak._torch_compat.configuration import hidden_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
-from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place, looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
@@ -167,7 +167,7 @@ def run(
         seed_all(seed)
         with looking_at_tensors():
             tensors_before = {
-                place: (item, changes_in_place(item))
+                place: (item, in_place_change_count(item))
                 for place, item in _all_objects(None, copies.named(subject.call), subject)
                 if is_instance(item, torch.Tensor)
             }
@@ -192,7 +192,7 @@ def run(
             aliases = _aliases(objects)
             layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
             changed_in_place = {
-                place: changes_in_place(item) != tensors_before[place][1]
+                place: in_place_change_count(item) != tensors_before[place][1]
                 for place, item in tensors.items()
                 if place in tensors_before and tensors_before[place][0] is item
             }
@@ -362,7 +362,7 @@ def sandboxed() -> Iterator[None]:
             preserve_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             preserve_modes(),
-            quiet(),
+            hidden_compiler_logs(),
             suppress_logging(),
             suppress_displays(),
             forgotten_backends(),

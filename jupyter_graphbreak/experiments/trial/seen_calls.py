@@ -19,7 +19,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -471,7 +471,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, As
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = AssignablePlace(partial(_identity, value), _ignore)
     functions = 0
-    for item in reached(call, *arguments.args, *arguments.kwargs.values()):
+    for item in reachable_objects(call, *arguments.args, *arguments.kwargs.values()):
         if not is_instance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
             continue
         functions += 1

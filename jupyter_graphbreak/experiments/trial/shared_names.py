@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ _ANY_ATTRIBUTE_READERS = ANY_GLOBAL_READERS | {"getattr", "attrgetter", "vars", 
 
 def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     """Return the user's modules that code refers to, each with the names that the code uses from it."""
-    functions = {id(item): item for item in reached(*roots) if is_instance(item, types.FunctionType) and is_own(item)}
+    functions = {
+        id(item): item for item in reachable_objects(*roots) if is_instance(item, types.FunctionType) and is_own(item)
+    }
     pending = list(functions.values())
     result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
     while pending:
@@ -104,7 +106,7 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
             new_values = [vars(module)[name] for name in module_names if name not in used_names]
             modules += [part for part in new_values if is_instance(part, types.ModuleType)]
             used_names.update(dict.fromkeys(module_names))
-            for item in reached(*(vars(module)[name] for name in module_names)):
+            for item in reachable_objects(*(vars(module)[name] for name in module_names)):
                 if is_instance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
+from jupyter_graphbreak._torch_compat.threads import claimed, current_claims
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
-from jupyter_graphbreak.recording.children import without_setting
+from jupyter_graphbreak.recording.children import original_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +135,7 @@ def _listeners_here() -> list[Listener]:
     own_listeners = _listeners.get(threading.get_ident())
     if own_listeners is not None or not _claims:
         return own_listeners or []
-    claims = claims_here()
+    claims = current_claims()
     return [listener for claim, listener in _claims if claim in claims]
 
 
@@ -377,7 +377,7 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "socket.__new__": ("network", _constant_description("creates a socket")),
     "urllib.Request": ("network", _description_with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
-    "os.system": ("process", lambda args: f"runs the command {without_setting(short_text(args[0]))}"),
+    "os.system": ("process", lambda args: f"runs the command {original_command(short_text(args[0]))}"),
     "os.exec": ("process", _description_with_first_argument("replaces this process with")),
     "os.spawn": ("process", _constant_description("starts a process")),
     "os.posix_spawn": ("process", _description_with_first_argument("starts the process")),

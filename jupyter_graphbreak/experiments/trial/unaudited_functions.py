@@ -17,13 +17,13 @@ from types import BuiltinMethodType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 from jupyter_graphbreak._torch_compat.process_settings import (
     collectives,
     file_writers,
-    mappers,
-    opened_by_pytorch,
-    registrations,
+    memory_mapping_functions,
+    registration_functions,
+    unaudited_opening_functions,
 )
 from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
@@ -269,7 +269,7 @@ def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name, kind, description in itertools.chain(
-        _functions_without_event(), opened_by_pytorch(), _notebook_functions()
+        _functions_without_event(), unaudited_opening_functions(), _notebook_functions()
     ):
         yield owner, name, _announcing(getattr(owner, name), kind, description)
     for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
@@ -283,7 +283,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name in collectives():
         yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
     yield from extension_files.file_functions()
-    for owner, name in mappers():
+    for owner, name in memory_mapping_functions():
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
     # `importlib.import_module` calls it, without an audit event.
@@ -291,7 +291,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     shell = _shell_class()
     for name in _SHELL_NAMESPACES if shell is not None else ():
         yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
-    for owner, name in registrations():
+    for owner, name in registration_functions():
         yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
 
 
@@ -379,7 +379,7 @@ def announced_sleep() -> Iterator[None]:
             notify_listeners("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         original(seconds)
 
-    with patched_here(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
+    with patched_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
         yield
 
 

@@ -45,7 +45,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     part_place,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -174,7 +174,7 @@ class UncopiedCode:
         assigns_attributes = False
         user_functions: list[types.FunctionType] = []
         loggers: dict[int, logging.Filterer] = {}
-        for item in list(reached(*roots, *parts, *arguments)):
+        for item in list(reachable_objects(*roots, *parts, *arguments)):
             classes.update(dict.fromkeys(type(item).__mro__))
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item

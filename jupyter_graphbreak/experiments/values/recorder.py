@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place
+from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.experiments.values.ranges import NO_NONFINITE, Presence, merged_range, presence_of, range_of
@@ -171,7 +171,7 @@ class ValueRecorder:
         nan = inf = False
         for tensor in tensors:
             cached = self._presences.get(id(tensor))
-            version = changes_in_place(tensor)
+            version = in_place_change_count(tensor)
             if cached is not None and cached[0]() is tensor and cached[1] == version:
                 presence = cached[2]
             else:
@@ -181,7 +181,7 @@ class ValueRecorder:
         return Presence(nan, inf)
 
     def _keep_presence(self, tensor: torch.Tensor, presence: Presence) -> None:
-        version = changes_in_place(tensor)
+        version = in_place_change_count(tensor)
         if version is not None:
             self._presences[id(tensor)] = weakref.ref(tensor), version, presence
 

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.analysis.saving import REPAIR
 from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iter
         saved_code = ast.unparse(node)
         note = (
             f"Line {node.lineno} saves `{saved_code}`, in which names of parameters contain `{ORIG_MOD}`, so that the "
-            f"model itself cannot load them: {way_out}. {REPAIR}"
+            f"model itself cannot load them: {way_out}. {REPAIR_ADVICE}"
         )
         yield saved_code, note
 

@@ -212,6 +212,13 @@ CAUSES = (
     ),
     KnownCause("GB0016", ("Attempted to wrap strided NestedTensor",), title="Nested tensor"),
     KnownCause(
+        "GB0021",
+        ("BUILD_STRING type error",),
+        title="Value in an f-string that is unknown while tracing",
+        advice="make the text after the call, from what the function returns",
+        manual_step=_OUTPUT,
+    ),
+    KnownCause(
         "GB0025",
         ("Call to `torch._dynamo.graph_break()`",),
         title="`torch._dynamo.graph_break()`",
@@ -1483,7 +1490,7 @@ CALLS = (
     KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
-        advice=_MOVE_OUTSIDE,
+        advice="compile the forward pass, and call backward() and the optimizer after it",
         manual_step=_BACKWARD,
         page="where_to_compile.md#the-training-step",
     ),

@@ -9,13 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # The beginnings of the hints.
-_USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
+_USER_ERROR = "Your code may result in an error when running in eager"
+#: The same hint before torch 2.12.
+_FORMER_USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
 _DYNAMO_BUG = "This is likely to be a Dynamo bug"
 _FOLLOWS_EARLIER = "This graph break may have been caused by an earlier graph break"
 
 #: The hints that a report leaves out, because they suggest no step.
 GENERAL_HINTS = (
     _USER_ERROR,
+    _FORMER_USER_ERROR,
     _DYNAMO_BUG,
     "This graph break may be difficult to debug",
     "This graph break is fundamental",
@@ -23,15 +26,17 @@ GENERAL_HINTS = (
     _FOLLOWS_EARLIER,
 )
 
+_CHECK_EAGERLY = "Check this code without torch.compile: PyTorch expects it to fail there as well."
 _MANUAL_STEPS = {
     _DYNAMO_BUG: "PyTorch considers this its own bug: report it, or rewrite this code.",
-    _USER_ERROR: "Check this code without torch.compile: PyTorch expects it to fail there as well.",
+    _USER_ERROR: _CHECK_EAGERLY,
+    _FORMER_USER_ERROR: _CHECK_EAGERLY,
 }
 
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies in Dynamo's ``OutputGraph``.
 _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 #: The first release of PyTorch in which ``fullgraph=True`` implies these settings.
-_IMPLIED_SINCE = (2, 10)
+_IMPLIED_SINCE_RELEASE = (2, 10)
 
 
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
@@ -43,7 +48,7 @@ def manual_step_of_hints(hints: Iterable[str]) -> str | None:
 def fullgraph_captures_values(torch: str | None) -> bool | None:
     """Return whether ``fullgraph=True`` captures numbers and sizes in a release of PyTorch; ``None`` if unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
-    return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE if numbers is not None else None
+    return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE_RELEASE if numbers is not None else None
 
 
 def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
@@ -51,6 +56,6 @@ def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
     return any(f"{setting} = True" in hint for hint in hints for setting in _IMPLIED_BY_FULLGRAPH)
 
 
-def may_follow_from_earlier(hints: Iterable[str]) -> bool:
+def may_follow_from_earlier_break(hints: Iterable[str]) -> bool:
     """Return whether a break may exist only because an earlier one divided the function."""
     return any(hint.startswith(_FOLLOWS_EARLIER) for hint in hints)

@@ -1,4 +1,4 @@
-"""Find the largest parts of an entry in which nothing breaks, to compile them instead of the entry.
+"""Find the largest parts of an entry to compile instead of the entry: parts in which nothing breaks, or only a few.
 
 A call is recorded: which functions and modules it runs, and how many operations each of them performs.
 """
@@ -10,12 +10,12 @@ import inspect
 import re
 import sys
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationCounter
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -38,12 +38,14 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile, where modules that are alike count once.
+#: The maximum number of modules and functions to compile; modules that are alike count once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
+#: If parts without breaks perform this share of the entry's operations, no part with breaks is looked for.
+_SUFFICIENT_SHARE = 0.5
 #: A number in a place, such as the index of a layer.
-_INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
+_INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
@@ -78,14 +80,19 @@ class InnerCalls:
         The share of the entry's operations that these calls perform.
     broken : BrokenPart or None
         If there are no calls, the part that could be compiled if one break were removed.
+    breaks : frozenset of str
+        The ids of the breaks inside the calls.
     """
 
     calls: tuple[InnerCall, ...]
     share: float = 0.0
     broken: BrokenPart | None = None
+    breaks: frozenset[str] = frozenset()
 
 
-def find_inner_calls(original: Original, report: Report, files: Mapping[str, str]) -> InnerCalls:
+def find_inner_calls(
+    original: Original, report: Report, files: Mapping[str, str], outside: frozenset[str] = frozenset()
+) -> InnerCalls:
     """Return the largest parts of an entry in which nothing breaks.
 
     Parameters
@@ -96,11 +103,14 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         The report of the compiled entry.
     files : mapping
         The file name of each source of the report, by the source's id.
+    outside : frozenset of str
+        Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
+        without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
     places: dict[int, str] = {}
     with sandboxed():
         subject = Subject(original.entry.call, original.entry.arguments)
-        own = {id(item) for _, item in named_objects(subject.owner, "")}
+        ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
         def named(*args: Any, **kwargs: Any) -> Any:
             modules = list(modules_of(subject, args, kwargs))
@@ -112,63 +122,84 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         with record_calls(named) as (program, root):
             original.run(program, subject, original.pool[0])
     breaking = _breaking_lines(report, files)
-    total = root.ops
+    all_breaks = {break_.id for break_ in report.breaks}
+    parts_without_breaks = _largest_parts(root, breaking, places, ids_in_entry)
+    if outside and parts_without_breaks.share < _SUFFICIENT_SHARE:
+        lines_outside = {line: breaks & outside for line, breaks in breaking.items()}
+        larger_parts = _largest_parts(root, lines_outside, places, ids_in_entry)
+        if larger_parts.share > parts_without_breaks.share:
+            functions = {function for call in larger_parts.calls for function in call.functions}
+            nodes = [node for node in root.walk() if _function_of(node) in functions]
+            breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking)}
+            return replace(larger_parts, breaks=frozenset(breaks_inside & all_breaks))
+    if not parts_without_breaks.calls:
+        return InnerCalls((), broken=_broken_part(root, breaking, places, all_breaks))
+    return parts_without_breaks
+
+
+def _largest_parts(
+    root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], ids_in_entry: set[int]
+) -> InnerCalls:
+    """Return the largest parts of a recorded call that run no line at which something breaks."""
     # In a short example, a single layer stands for a model.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
     for node in _clean_parts(root, breaking, places, is_one_layer=is_one_layer):
-        key = _kind_of(node, places)
+        key = _similarity_key(node, places)
         ops[key] += node.ops
         parts[key].append(node)
-    fewest = 1 if is_one_layer else _MIN_OPS
-    enough = max(fewest, total * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
-    largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MAX_PARTS]
-    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in own) for key in largest]
-    if not calls:
-        return InnerCalls((), broken=_broken_part(root, breaking, places, {break_.id for break_ in report.breaks}))
-    return InnerCalls(tuple(calls), sum(ops[key] for key in largest) / total)
+    min_ops_of_part = 1 if is_one_layer else _MIN_OPS
+    min_ops = max(min_ops_of_part, root.ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
+    largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
+    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in ids_in_entry) for key in largest_parts]
+    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.ops if calls else 0.0)
 
 
-#: The lines at which a function breaks or is skipped, with the ids of the breaks; skipped functions have their own ids.
-_Lines = dict[tuple[str, int], set[str]]
+#: The lines at which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
+_BreakingLines = dict[tuple[str, int], set[str]]
 
 
-def _breaking_lines(report: Report, files: Mapping[str, str]) -> _Lines:
-    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, those that called them."""
-    lines: _Lines = defaultdict(set)
+def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
+    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, the lines of their calls."""
+    lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
-    skipped = [(one.break_ or f"skipped {one.frame}", (one.location,)) for one in report.skipped]
+    skipped = [
+        (skipped_function.break_ or f"skipped {skipped_function.frame}", (skipped_function.location,))
+        for skipped_function in report.skipped
+    ]
     for ident, stack in (*breaks, *skipped):
-        for place in stack:
-            if place is not None:
-                filename = files.get(place.source, "")
-                lines[filename, place.line].add(ident)
+        for location in stack:
+            if location is not None:
+                filename = files.get(location.source, "")
+                lines[filename, location.line].add(ident)
                 if not is_foreign_file(filename):
                     break
     return lines
 
 
-def _broken_part(root: CallNode, breaking: _Lines, places: Mapping[int, str], known: set[str]) -> BrokenPart | None:
+def _broken_part(
+    root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], known_breaks: set[str]
+) -> BrokenPart | None:
     """Return the reader's largest module or function that contains a single break; ``None`` if it is small."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
-        inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}
+        breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}
         is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
         place = places.get(id(node.module))
-        name = ".".join(filter(None, [place, node.method])) if place else _own_function(node)
-        if name and len(inside) == 1 and inside <= known and not is_whole:
-            yield BrokenPart(name, next(iter(inside)), node.ops / root.ops)
-        elif inside:
+        name = ".".join(filter(None, [place, node.method])) if place else _user_function_name(node)
+        if name and len(breaks_inside) == 1 and breaks_inside <= known_breaks and not is_whole:
+            yield BrokenPart(name, next(iter(breaks_inside)), node.ops / root.ops)
+        elif breaks_inside:
             for child in node.children.values():
                 yield from parts(child, node)
 
-    found = max(parts(root, root), key=lambda part: part.share, default=None)
-    return found if found is not None and found.share >= _MIN_SHARE_OF_BROKEN else None
+    largest_part = max(parts(root, root), key=lambda part: part.share, default=None)
+    return largest_part if largest_part is not None and largest_part.share >= _MIN_SHARE_OF_BROKEN else None
 
 
 def _clean_parts(
-    node: CallNode, breaking: _Lines, places: Mapping[int, str], *, is_one_layer: bool
+    node: CallNode, breaking: _BreakingLines, places: Mapping[int, str], *, is_one_layer: bool
 ) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
@@ -180,7 +211,7 @@ def _clean_parts(
             yield from _compilable_parts(child, places, is_one_layer=is_one_layer)
 
 
-def _breaks_in(code: CodeType | None, breaking: _Lines) -> set[str]:
+def _breaks_in(code: CodeType | None, breaking: _BreakingLines) -> set[str]:
     """Return the ids of the breaks at the lines of a function."""
     if code is None:
         return set()
@@ -188,8 +219,13 @@ def _breaks_in(code: CodeType | None, breaking: _Lines) -> set[str]:
     return {ident for line in lines for ident in breaking.get((code.co_filename, line), ())}
 
 
-def _own_function(node: CallNode) -> str | None:
-    """Return the name of a function at the top level of a source that is not a library's."""
+def _function_of(node: CallNode) -> tuple[str, str]:
+    """Return the file and the name of the function of a call; empty for the root."""
+    return (node.code.co_filename, node.code.co_name) if node.code is not None else ("", "")
+
+
+def _user_function_name(node: CallNode) -> str | None:
+    """Return the name of a function at the top level of the user's sources."""
     code = node.code
     if code is None or not code.co_qualname.isidentifier() or is_library(code.co_filename):
         return None
@@ -211,7 +247,7 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
     ]
     is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner)
     has_modules = any(part.module is not None and not part.is_helper for part in inner)
-    if (_own_function(node) and not is_wrapper) or (is_compilable and not has_modules):
+    if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_modules):
         yield node
     else:
         yield from inner
@@ -225,18 +261,17 @@ def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> 
     return is_one_layer or not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
 
 
-def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
-    """Return a key that is the same for modules that are alike."""
+def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
+    """Return a key that modules have in common if they are alike."""
     if node.module is None:
         return (node.code,)
-    return node.code, _INDEX.sub("[]", places[id(node.module)]), node.method
+    return node.code, _INDEX_PATTERN.sub("[]", places[id(node.module)]), node.method
 
 
 def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
     first = nodes[0]
     modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
-    codes = {part.code for node in nodes for part in node.walk() if part.code is not None}
-    functions = frozenset((code.co_filename, code.co_name) for code in codes)
+    functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__
@@ -292,7 +327,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
     is_foreign: dict[CodeType, bool] = {}
-    before = sys.getprofile()
+    earlier_profiler = sys.getprofile()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if stack and event == "call":
@@ -305,7 +340,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
             stack[-1].own_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with OperationCounter(count):
+        with OperationListener(count):
             stack.append(root)
             try:
                 return program(*args, **kwargs)
@@ -316,11 +351,11 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
     try:
         yield run, root
     finally:
-        sys.setprofile(before)
+        sys.setprofile(earlier_profiler)
 
 
 def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
-    """Return the node of a call that begins; for a function that is part of its caller, the caller's node."""
+    """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZERS:
         return CallNode()  # its operations do not count
@@ -346,13 +381,13 @@ def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
     is_forward = code.co_name == "forward"
     if not code.co_argcount or (not is_forward and (is_foreign or code.co_name.startswith("_"))):
         return None
-    first = frame.f_locals.get(code.co_varnames[0])
-    if not isinstance(first, torch.nn.Module):
+    first_argument = frame.f_locals.get(code.co_varnames[0])
+    if not isinstance(first_argument, torch.nn.Module):
         return None
-    of_class = inspect.getattr_static(type(first), code.co_name, None)
-    is_method = not isinstance(of_class, staticmethod) and attribute_of(of_class, "__code__") is code
-    is_replaced = code.co_name in vars(first)
-    return first if (is_forward or is_method) and not is_replaced else None
+    class_attribute = inspect.getattr_static(type(first_argument), code.co_name, None)
+    is_method = not isinstance(class_attribute, staticmethod) and attribute_of(class_attribute, "__code__") is code
+    is_replaced = code.co_name in vars(first_argument)
+    return first_argument if (is_forward or is_method) and not is_replaced else None
 
 
 def is_foreign_file(filename: str) -> bool:

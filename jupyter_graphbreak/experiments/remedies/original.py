@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
-from jupyter_graphbreak.experiments.remedies.application import applied
+from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile
+from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
@@ -50,25 +50,25 @@ class ConditionRange:
     is_test: bool = True
 
 
-def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0) -> str:
+def instrumented_text(text: str, tests: Sequence[ConditionRange], first_number: int = 0) -> str:
     """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, (E))`` with its number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
     Parameters
     ----------
-    first : int
+    first_number : int
         The number of the first test.
     """
     lines = [line.encode() for line in text.split("\n")]
     # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end
     # of the text, so that they do not move the positions that follow.
-    marks: list[tuple[tuple[int, ...], bytes]] = []
-    for index, test in enumerate(tests, start=first):
-        begin, end = (test.line, test.column), (test.end_line, test.end_column)
-        marks.append(((*begin, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
-        marks.append(((*end, 0, -begin[0], -begin[1]), b"))" if test.is_test else b"), False)"))
-    for (line, column, *_), inserted in sorted(marks, reverse=True):
+    insertions: list[tuple[tuple[int, ...], bytes]] = []
+    for index, test in enumerate(tests, start=first_number):
+        start, end = (test.line, test.column), (test.end_line, test.end_column)
+        insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
+        insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.is_test else b"), False)"))
+    for (line, column, *_), inserted in sorted(insertions, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
@@ -79,35 +79,35 @@ def record_sides() -> Iterator[dict[int, set[bool | None]]]:
 
     ``None`` stands for the evaluation of an expression that is no test.
     """
-    taken: dict[int, set[bool | None]] = defaultdict(set)
+    taken_sides: dict[int, set[bool | None]] = defaultdict(set)
 
     def note(index: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
         if not is_test:
-            taken[index].add(None)
+            taken_sides[index].add(None)
             return value
         side = bool(value)
-        taken[index].add(side)
+        taken_sides[index].add(side)
         return side
 
     setattr(builtins, RECORDER_NAME, note)
     try:
-        yield taken
+        yield taken_sides
     finally:
         delattr(builtins, RECORDER_NAME)
 
 
 #: The maximum number of inputs of a trial, without those that a condition requires.
 _MAX_INPUTS = 6
-#: Seconds after which no further inputs are derived.
+#: Seconds after which no more inputs are derived.
 _MAX_DERIVING_S = 10.0
 #: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
 _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
-#: The share of the remaining time after which no further inputs are derived.
+#: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.1
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
-_REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
-_REFUSED_IN_PLACE = "can't be cast to the desired output type"
+_ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
+_ERROR_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
 #: differs from the original only when compiled, and the third one to its inputs of other kinds.
 _MAX_EDGES = 5
@@ -124,7 +124,7 @@ _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: with a truth value in place of a number and those of other kinds.
 EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
 #: A condition, and the change of the program to whose text the condition's position refers.
-Watched = tuple[Change, "Condition"]
+WatchedCondition = tuple[Change, "Condition"]
 
 
 class Original:
@@ -138,15 +138,17 @@ class Original:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
+        first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
-            self._reference = Reference(entry.call, first)
+            self._reference = Reference(entry.call, first_input)
             derived = self._reference.cases(patience_s=min(_MAX_DERIVING_S, seconds_left() * _SHARE_OF_INPUTS))
-            others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
-            if self._reference.repeatable:  # otherwise the function may read uninitialized memory, or the clock
-                others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
+            derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
+            if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
+                derived_cases = [
+                    case for case in derived_cases if seconds_left() > 0 and self._reference.has_repeatable_result(case)
+                ]
         #: All inputs with the results of the original.
-        self.pool = [ReferenceCase(first, self._reference.result), *others]
+        self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
         self._edges: list[ReferenceCase] | None = None
 
     def edges(self) -> list[ReferenceCase]:
@@ -156,14 +158,14 @@ class Original:
         results are large.
         """
         if self._edges is None:
-            most = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size(self._reference.result)))
+            max_edges = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.repeatable else iter(())
-                self._edges = _accepted(list(itertools.islice(edges, most)))
+                edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.is_repeatable else iter(())
+                self._edges = _accepted_trials(list(itertools.islice(edges, max_edges)))
         return self._edges
 
     def edges_to_compile(self, choice: EdgeChoice) -> list[ReferenceCase]:
-        """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
+        """Return edge inputs of different kinds, and some that the original refuses with different errors."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
         for case in self.edges():
@@ -176,15 +178,15 @@ class Original:
                 accepted.setdefault(case.input.other_kind or kind, case)
             elif not kind.startswith("size") and not case.input.other_kind:
                 refused.setdefault(kind, case)
-        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
+        max_accepted = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
-        with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
-        return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
+        cases_with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
+        return [*[*cases_with_nan, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether the function returns the same result again."""
-        return bool(self._reference.repeatable)
+        return bool(self._reference.is_repeatable)
 
     def varying_places(self) -> frozenset[str]:
         """Return the places in arguments and state whose values vary, such as the time of day or an address."""
@@ -201,52 +203,56 @@ class Original:
             self.pool = [other for other in self.pool if other is not trial]
 
     def run(self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase) -> Result:
-        """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
+        """Call a program with copies of a trial's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(trial.input.state)
-        if trial.input.again and self._reference.changed:
+        if trial.input.follows_first_input and self._reference.changed:
             run(program, subject, subject.with_copies(self.pool[0].input.arguments), gradients=False)
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 
-    def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
+    def choose_inputs(
+        self, program: Program, watched: Sequence[WatchedCondition]
+    ) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
 
         The second value is ``None`` if no condition requires both sides, and all required sides were taken.
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
-        chosen = self.usual_inputs()
+        chosen_inputs = self.usual_inputs()
         if not watched:
-            return chosen, None
+            return chosen_inputs, None
         by_change: dict[int, tuple[Change, list[Condition]]] = {}
         for change, condition in watched:
             by_change.setdefault(id(change), (change, []))[1].append(condition)
-        wanted = {
+        missing_sides = {
             (group, index, side)
             for group, (_, conditions) in enumerate(by_change.values())
             for index, condition in enumerate(conditions)
             for side in condition.sides or (None,)
         }
-        for pool, done in ((self.pool, len(chosen)), (self.edges, 0)):
-            if not wanted:
+        for pool, chosen_count in ((self.pool, len(chosen_inputs)), (self.edges, 0)):
+            if not missing_sides:
                 break
             trials = pool() if callable(pool) else pool
-            taken: list[set[tuple[int, int, bool | None]]] = [set() for _ in trials]
+            taken_sides: list[set[tuple[int, int, bool | None]]] = [set() for _ in trials]
             for group, (change, conditions) in enumerate(by_change.values()):
                 texts = {**program.texts, **change.texts}
                 about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
-                rows = zip(taken, self._sides_taken(program, change, conditions, trials), trials, strict=True)
-                for sides, more, trial in rows:
-                    counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
-                    sides |= {(group, index, side) for index, side in more if counts or about_sizes[index]}
-            wanted -= set().union(*taken[:done])
-            for trial, sides in zip(trials[done:], taken[done:], strict=True):
-                if sides & wanted:
-                    chosen.append(trial)
-                    wanted -= sides
-        if wanted:
-            return chosen, False
-        return chosen, True if any(len(condition.sides) > 1 for _, condition in watched) else None
+                rows = zip(taken_sides, self._sides_taken(program, change, conditions, trials), trials, strict=True)
+                for sides, sides_of_change, trial in rows:
+                    has_values = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
+                    sides |= {
+                        (group, index, side) for index, side in sides_of_change if has_values or about_sizes[index]
+                    }
+            missing_sides -= set().union(*taken_sides[:chosen_count])
+            for trial, sides in zip(trials[chosen_count:], taken_sides[chosen_count:], strict=True):
+                if sides & missing_sides:
+                    chosen_inputs.append(trial)
+                    missing_sides -= sides
+        if missing_sides:
+            return chosen_inputs, False
+        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched) else None
 
     def _sides_taken(
         self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]
@@ -257,19 +263,25 @@ class Original:
         count = 0
         for source in dict.fromkeys(condition.source for condition in conditions):
             ranges = [
-                ConditionRange(c.line, c.column, c.end_line, c.end_column, bool(c.sides))
-                for c in conditions
-                if c.source == source
+                ConditionRange(
+                    condition_.line,
+                    condition_.column,
+                    condition_.end_line,
+                    condition_.end_column,
+                    bool(condition_.sides),
+                )
+                for condition_ in conditions
+                if condition_.source == source
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
-        with sandboxed(), compiling_nothing(), record_sides() as sides:  # the change may compile a part
+        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
-            taken: list[set[tuple[int, bool | None]]] = []
+            sides_by_input: list[set[tuple[int, bool | None]]] = []
             with (
-                applied(program, instrumented, subject.functions()) as application,
+                changed_functions(program, instrumented, subject.functions()) as application,
                 application.with_definitions(*scopes),
             ):
                 subject.keep_definitions(application.defined_names)
@@ -277,10 +289,17 @@ class Original:
                     sides.clear()
                     with contextlib.suppress(LineLimitError), line_limit():
                         self.run(subject.call, subject, trial)
-                    taken.append({(index, side) for index, taken_sides in sides.items() for side in taken_sides})
-        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
+                    sides_by_input.append(
+                        {(index, side) for index, taken_sides in sides.items() for side in taken_sides}
+                    )
+        places = [
+            condition_
+            for source in dict.fromkeys(condition_.source for condition_ in conditions)
+            for condition_ in conditions
+            if condition_.source == source
+        ]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
-        return [{(numbers[number], side) for number, side in sides} for sides in taken]
+        return [{(numbers[number], side) for number, side in sides} for sides in sides_by_input]
 
 
 def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:
@@ -294,8 +313,8 @@ def _empty_tensors(arguments: Arguments) -> int:
     return sum(tensor.numel() == 0 for _, tensor in named_tensors((arguments.args, arguments.kwargs), ""))
 
 
-def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
+def _accepted_trials(trials: list[ReferenceCase]) -> list[ReferenceCase]:
+    """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return a result for them. If an operation in place
@@ -318,21 +337,21 @@ def _refuses_a_size_itself(trial: ReferenceCase) -> bool:
     return trial.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
 
 
-def _depends_on_values(given: Input, error: Exception) -> bool:
+def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _REFUSED_IN_PLACE in str(error) and not given.only_errors_count  # hardly anybody adds to truth values
-    return is_in_place or str(error).startswith(_REFUSED_AS_A_TEST)
+    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to truth values
+    return is_in_place or str(error).startswith(_ERROR_OF_TEST)
 
 
-def _size(result: Result) -> int:
+def _size_in_bytes(result: Result) -> int:
     by_id = {id(tensor): tensor for _, tensor in named_tensors((result.state, result.arguments), "")}
     return sum(tensor.numel() * tensor.element_size() for tensor in by_id.values())
 
 
-def _adds_no_nonfinite(derived: Input, given: Arguments) -> bool:
-    """Whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
-    return _all_finite(derived.arguments) or not _all_finite(given)
+def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
+    """Return whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
+    return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 
 def _all_finite(arguments: Arguments) -> bool:
@@ -346,8 +365,8 @@ def _values(arguments: Arguments) -> list[Any]:
 
 def _kind_of_edge(case: ReferenceCase) -> str:
     """Return the kind of an edge input: a size, values or a number."""
-    what = case.input.example.what
+    description = case.input.example.what
     for kind in _KINDS_OF_EDGES:
-        if what.startswith(kind) or what.endswith(kind):
+        if description.startswith(kind) or description.endswith(kind):
             return kind
-    return what.partition(" =")[0]
+    return description.partition(" =")[0]

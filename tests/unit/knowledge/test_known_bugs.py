@@ -7,7 +7,7 @@ import re
 from jupyter_graphbreak.analysis.breaks import advise
 from jupyter_graphbreak.analysis.messages import Cause
 from jupyter_graphbreak.knowledge.causes import all_advice
-from jupyter_graphbreak.knowledge.known_bugs import bug_named_by, named_by_messages
+from jupyter_graphbreak.knowledge.known_bugs import bug_with_message, bugs_with_messages
 
 MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
 
@@ -26,17 +26,25 @@ def test_an_error_with_other_words_has_general_advice() -> None:
     assert "report it" in advice.text
 
 
+def test_an_error_that_eager_code_can_raise_as_well_is_known_by_its_line() -> None:
+    message = "sequence item 1: expected str instance, int found"
+    bug = bug_with_message(f'{message}\nprint(f"step {{i}}: {{loss.item():.3f}}")')
+    assert bug is not None
+    assert bug.issue == "189830"
+    assert bug_with_message(f"{message}\n', '.join(parts)") is None
+
+
 def test_a_break_is_no_known_bug() -> None:
     (advice, *_) = advise(Cause("Unsupported", gb_id="GB0059", explanation=MOCK), None)
     assert "known bug" not in advice.text
 
 
 def test_messages_name_bugs() -> None:
-    named = bug_named_by("NameError: name 'tmp7' is not defined")
+    named = bug_with_message("NameError: name 'tmp7' is not defined")
     assert named is not None
     assert named.issue == "194490"
-    assert bug_named_by("NameError: name 'tmp' is not defined") is None
+    assert bug_with_message("NameError: name 'tmp' is not defined") is None
 
 
 def test_advice_of_reports_is_plain_text() -> None:
-    assert [bug.issue for bug in named_by_messages() if re.search(r"\]\(|\*", bug.advice_in_report)] == []
+    assert [bug.issue for bug in bugs_with_messages() if re.search(r"\]\(|\*", bug.advice_in_report)] == []

@@ -8,10 +8,9 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import torch
-
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_bound, names_read, parameters_of
+from jupyter_graphbreak.experiments.trial.code_hints import TENSOR_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,7 +105,7 @@ class HiddenEffects:
             flags = (node.value for node in arguments_of(call) if isinstance(node, ast.Constant))
             is_flagged = any(flag is True for flag in flags)  # it may be the parameter ``inplace``
             return not is_flagged and not any(part in name for part in _CHANGING_NAMES)
-        return name in _PURE_METHODS or hasattr(torch.Tensor, name)
+        return name in _PURE_METHODS or name in TENSOR_METHODS
 
     def _may_change(self, functions: Iterable[FunctionNode], inside: frozenset[str], *, creates: bool = False) -> bool:
         """Return whether functions may change objects that they do not create.

@@ -24,6 +24,8 @@ MAX_CONSTANTS = 3
 _TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: Names with which code reads the ``.grad`` of a tensor.
 _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
+#: The names of the methods and attributes of tensors.
+TENSOR_METHODS = frozenset(dir(torch.Tensor))
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 LOOKUP_FUNCTIONS = frozenset(

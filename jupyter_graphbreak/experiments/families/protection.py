@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.branch_sides import has_no_side_effects
@@ -177,11 +178,29 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
     """Return whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
+    if isinstance(node, ast.Subscript):
+        owner = dotted(node.value).rpartition(".")[2]
+        return not isinstance(node.slice, ast.Slice) and owner in _containers_without_items(draft)
     if isinstance(node, ast.Call):
         name = dotted(node.func)
         own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)]
         return any(not _is_harmless(part) for part in own)
     return False
+
+
+@functools.lru_cache(maxsize=8)
+def _containers_without_items(draft: Draft) -> set[str]:
+    """Return the names of containers that the source empties, shrinks or creates without items."""
+    names: set[str] = set()
+    for node in ast.walk(draft.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _REMOVING_METHODS:
+                names.add(dotted(owner).rpartition(".")[2])
+            case ast.Delete(targets=targets):
+                names |= {dotted(part.value).rpartition(".")[2] for part in targets if isinstance(part, ast.Subscript)}
+            case ast.Assign(targets=targets, value=ast.List(elts=[]) | ast.Dict(keys=[])):
+                names |= {dotted(target).rpartition(".")[2] for target in targets}
+    return names
 
 
 def _is_called(function: FunctionNode, name: str) -> bool:
@@ -221,6 +240,7 @@ def _is_of_size(node: ast.expr) -> bool:
     return False
 
 
+_REMOVING_METHODS = {"clear", "pop", "popitem", "popleft", "remove"}
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 

@@ -48,6 +48,7 @@ def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str])
         (["if n is not None and x.max() > n:", "    x = x + 1", "return x"], "x.max() > n", None),
         (["if (i.max() < 8) & x.any():", "    x = n.gather(0, i)", "return x"], "(i.max() < 8) & x.any()",
          "n.gather(0, i)"),
+        (["if x.any():", "    x = x * n.past[-1]", "n.past.pop()", "return x"], "x.any()", "n.past[-1]"),
         (["if i.max() < 8:", "    x = n[i]", "return x"], "i.max() < 8", "n[i]"),
         (["if i.max() < 8:", "    x = n[i > 0] + i[:2]", "return x"], "i.max() < 8", None),
     ],

@@ -336,8 +336,10 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
     for name, value in (defaults | first.named(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             new_values: Iterator[Any] = iter(())
+        elif type(value) is str:  # it may be the name of an attribute or the text of a number
+            new_values = iter(dict.fromkeys([*other_strings(fn, value), f"not {value}"]))
         elif is_instance(value, str | enum.Enum):
-            new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
+            new_values = iter(other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)

@@ -93,6 +93,11 @@ def test_numbers_and_tables_of_the_code_become_lengths_and_values() -> None:
     assert any((x == 6.5).all() for x in edges)
 
 
+def test_any_string_may_be_a_different_one() -> None:
+    found = edge_inputs(Arguments(torch.ones(3), "sum"), lambda x, name: getattr(x, name)(), {})
+    assert "not sum" in [other.arguments.args[1] for other in found]
+
+
 def test_products_of_integers_overflow() -> None:
     edges = [other.arguments.args[0] for other in edge_inputs(Arguments(torch.tensor([1, 2])), lambda x: x + 1, {})]
     assert any((x == -torch.iinfo(torch.int64).max).all() for x in edges)

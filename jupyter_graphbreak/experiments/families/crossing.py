@@ -68,7 +68,7 @@ def conditions_after(
     """
     start = min(map(_position, moved))
     effects = _hidden_effects(site)
-    hidden = effects if _reads_state(site, function, moved, values) else None
+    hidden = effects if reads_state(site, function, moved, values) else None
     conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start, hidden)
     if _has_effects(site, moved, effects, is_output):
         conditions = (*conditions, *_reading_conditions_after(site, function, moved, start))
@@ -80,9 +80,9 @@ def _hidden_effects(site: Site) -> HiddenEffects:
     return HiddenEffects(draft.tree for draft in drafts if draft is not None)
 
 
-def _reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
+def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
     """Return whether moved code reads an object that other code may change meanwhile, under any name."""
-    if any(map(is_reference, values)):
+    if any(map(_is_reference, values)):
         return True
     local = names_bound(function) | parameters_of(function)
     imported = {
@@ -101,7 +101,7 @@ def _reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], 
     )  # fmt: skip
 
 
-def is_reference(value: str) -> bool:
+def _is_reference(value: str) -> bool:
     """Return whether an expression refers to an object that has other names as well."""
     return isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript)
 

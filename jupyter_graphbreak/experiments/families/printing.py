@@ -151,13 +151,10 @@ def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
 def _changes_of_written_tensors(
     site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose arms may change a tensor that PyTorch writes at the end of the graph.
-
-    Dynamo reads Python's objects at the original place, and computes expressions there.
-    """
+    """Return the conditions whose sides may change a tensor that PyTorch writes at the end of the graph."""
     parts = [deferral.defer(site.draft, function, node) for node in statements]
     values = _values_of([part for part in parts if part is not None])
-    if None not in parts and not any(map(crossing.is_reference, values)):
+    if None not in parts and not crossing.reads_state(site, function, statements, values):
         return ()
     return crossing.conditions_after(site, function, statements, values, _is_output)
 

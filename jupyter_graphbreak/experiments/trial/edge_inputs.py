@@ -124,7 +124,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
     numbers = [
         (f"{description}{suffix}", map_tensors(changed, change))
-        for description, changed in _edge_python_values(first, fn)
+        for description, changed in itertools.chain(_edge_python_values(first, fn), _other_texts(first, fn))
         for suffix, change in sides.items()
     ]
     for description, arguments in itertools.chain(
@@ -336,10 +336,8 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
     for name, value in (defaults | first.named(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
             new_values: Iterator[Any] = iter(())
-        elif type(value) is str:  # it may be the name of an attribute or the text of a number
-            new_values = iter(dict.fromkeys([*other_strings(fn, value), f"not {value}"]))
         elif is_instance(value, str | enum.Enum):
-            new_values = iter(other_choices(fn, value))
+            new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
@@ -352,6 +350,13 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
             changed_arguments = first.with_argument(fn, name, None)
             yield f"{name} = None", changed_arguments
             yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negated)
+
+
+def _other_texts(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments with a different string: it may be the name of an attribute or the text of a number."""
+    for name, value in first.named(fn).items():
+        if type(value) is str and not other_strings(fn, value):
+            yield f"{name} = {show(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:

@@ -120,6 +120,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         "": unchanged,
         ", all tensors negated": unless(may_be_indices, negated, unchanged),
         ", all tensors random": unless(may_be_indices, randomized, random_within),
+        ", all tensors zero": unless(may_be_indices, torch.zeros_like, unchanged),
     }
     sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
     numbers = [

@@ -353,7 +353,7 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
     model = types.SimpleNamespace(rule="double")
     found = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 3
+    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 4
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:

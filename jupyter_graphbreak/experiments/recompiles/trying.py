@@ -77,13 +77,15 @@ class SpecializingLine(NamedTuple):
     """A line that makes PyTorch compile each value, or each range of values, separately.
 
     ``source`` is the id of the line's source in the report, or PyTorch's name for the file; ``library_file`` is the
-    name of the file if the file belongs to a library.
+    name of the file if the file belongs to a library. ``frame`` is the id of the first frame of the function whose
+    guard names the line, or ``None`` if an error names it.
     """
 
     source: str
     line: int
     code: str
     library_file: str | None = None
+    frame: str | None = None
 
 
 @dataclass(frozen=True)

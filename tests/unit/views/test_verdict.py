@@ -67,6 +67,7 @@ KEEP = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], pe
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
+BACKWARD = replace(broken(2, gb_id="GB0123"), advice=[Advice("compile the forward pass; or set trace_autograd_ops")])
 STEP = Op("x", "torch.add", Location("s1", 6, 6, function="step"))
 UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
 
@@ -85,6 +86,8 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
         (run(broken(1, eager=3), broken(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
         (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
+        (run(broken(1, eager=3), BACKWARD, broken(3)), "bad",
+         "3 breaks. Break 2 belongs outside of the compiled function: compile the forward pass."),
         (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
         (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),

@@ -195,28 +195,28 @@ class Search:
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
         settings_candidate = self._apply_all_settings(except_for=best_candidates.keys())
         self._phase_end = start_s + _SHARE_OF_SINGLE * total_s
-        by_break = (
+        settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
         # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
-            best_candidates = by_break | best_candidates
+            best_candidates = settings_by_break | best_candidates
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
             is_inside_tried = True
-            start_of_combining = time.monotonic()
-            self._compile_inside(start_of_combining + _SHARE_OF_PART_IF_MANY * (self.deadline - start_of_combining))
+            now_s = time.monotonic()
+            self._compile_inside(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
         if settings_candidate is not None and all(
             ident in best_candidates
             and RANK[best_candidates[ident].result.verdict] <= RANK[settings_candidate.result.verdict]
-            for ident in by_break
+            for ident in settings_by_break
         ):
             self.candidates = [
                 candidate
                 for candidate in self.candidates
                 if candidate is not settings_candidate or _is_sufficient(settings_candidate)
             ]
-        best_candidates = by_break | best_candidates
+        best_candidates = settings_by_break | best_candidates
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
         self._combine(
             [
@@ -232,10 +232,8 @@ class Search:
 
     def _best_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
-        ends = self._breaks_to_keep_outside()
-        working = [
-            candidate for candidate in self.candidates if candidate.works and not ends.isdisjoint(candidate.breaks)
-        ]
+        outside = self._breaks_to_keep_outside()
+        working = [one for one in self.candidates if one.works and not outside.isdisjoint(one.breaks)]
         return {ident: candidate for candidate in working for ident in candidate.breaks}
 
     def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:

@@ -602,6 +602,15 @@ compile workers keep their memory | compile_time#worker-processes | after a minu
 beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
 switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
 training diverges when compiled | cost#is-the-result-right | different seeds
+with the profiler on, tokens per second fall | cost#in-a-profile | take times without it
+compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same, eagerly
+AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
+ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
+slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
+Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be-on-a-cpu | throttled
+No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler | TRITON_LIBCUDA_PATH
+torch.export of RetinaNet | libraries#detectors | 10_000
+does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
 """
 
 

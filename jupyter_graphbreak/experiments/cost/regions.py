@@ -232,8 +232,11 @@ def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
 
 
 def _nested_region(function: Any) -> Any:
-    """Return a function that the compiler compiles once for all modules that are alike."""
-    return torch.compiler.nested_compile_region(_copied(function))  # the mark is an attribute of the function
+    """Return a copy of a method, marked so that the compiler compiles it once for all modules that are alike.
+
+    The function itself would keep the mark, which is an attribute.
+    """
+    return torch.compiler.nested_compile_region(_copied(function))
 
 
 def _copied(function: types.FunctionType) -> types.FunctionType:

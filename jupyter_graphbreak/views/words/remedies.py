@@ -339,8 +339,8 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
     target = target_of(report, remedy)
-    aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
-    effect = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
+    verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
+    effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}

@@ -30,8 +30,8 @@ def overlap(one: Spread, other: Spread) -> bool:
     runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ with a probability
     of 95%.
     """
-    reach = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
-    return abs(one.median_us - other.median_us) <= reach
+    uncertainty = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
+    return abs(one.median_us - other.median_us) <= uncertainty
 
 
 def are_apart(one: Spread, other: Spread) -> bool:

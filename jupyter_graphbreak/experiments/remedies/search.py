@@ -232,9 +232,11 @@ class Search:
 
     def _best_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
-        ends = self._breaks_to_keep_outside()
+        outside_breaks = self._breaks_to_keep_outside()
         working = [
-            candidate for candidate in self.candidates if candidate.works and not ends.isdisjoint(candidate.breaks)
+            candidate
+            for candidate in self.candidates
+            if candidate.works and not outside_breaks.isdisjoint(candidate.breaks)
         ]
         return {ident: candidate for candidate in working for ident in candidate.breaks}
 

@@ -324,7 +324,7 @@ def _common_prefix_length(old: list[str], new: list[str]) -> int:
 
 def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest series of pairs, sorted by their first numbers, in which the second numbers rise as well."""
-    ends: list[int] = []  # for each length, the last pair of the series that ends lowest
+    ends: list[int] = []  # for each length, the index of the last pair of the series with the lowest end
     predecessors: list[int] = []
     for index, (_, second) in enumerate(pairs):
         length = bisect_left(ends, second, key=lambda end: pairs[end][1])

@@ -60,7 +60,7 @@ def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
             continue
         module = timer.modules[number]
         try:
-            pairs = compiled.as_called(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
+            pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far count
             break
         kernels_found += notable_kernels(ident, pairs, steady.locate)

@@ -151,7 +151,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(places: Iterable[str]) -> str | None:
-    """Return the innermost container of most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+    """Return the innermost container of the most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
     for place in places:
         holders.update({place[: index.start()] for index in _INDEX.finditer(place)} or {place})

@@ -232,13 +232,13 @@ class Variant:
         """Call the variant, and return the inputs of each graph, by the graph's number."""
         return self._observed(0, self.timer.graph_inputs_of)
 
-    def as_called(self, observe: Callable[[], _T]) -> _T:
+    def run_in_modes(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""
         with self._ready():
             return observe()
 
     def between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as :meth:`as_called` does; it receives a function that makes a call, or ``None``.
+        """Call a function as :meth:`run_in_modes` does; it receives a function that makes a call, or ``None``.
 
         It receives ``None`` if calls change state.
         """

@@ -202,8 +202,8 @@ class Draft:
         if indent is None:
             return None
         first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", []))])
-        at = self._starts[first - 1]
-        return Splice(at, at, "".join(f"{indent}{line}\n" for line in lines))
+        start = self._starts[first - 1]
+        return Splice(start, start, "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines after a statement; ``None`` if it shares its lines with other code."""

@@ -149,7 +149,7 @@ class EntrySearch:
             self._rewrite_condition(self._line, trials)
             ended = any(tried.ended for tried, _ in self._tried)
         if not ended and not is_right:
-            self._compute_before(varied, trials, end)
+            self._try_precomputing(varied, trials, end)
         return self._collected_findings(varied)
 
     def _try_in_turn(
@@ -193,9 +193,9 @@ class EntrySearch:
 
         Code that no trial runs may read these numbers; the reason names an example.
         """
-        items = [preparation for preparation in tried.candidate.preparations if preparation.needs_an_item]
-        if tried.verdict == "works" and items:
-            reason = f"it assumes that every call has `{expression(items[-1].path, self._owner)}`"
+        needing_items = [preparation for preparation in tried.candidate.preparations if preparation.needs_an_item]
+        if tried.verdict == "works" and needing_items:
+            reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
             tried = dataclasses.replace(tried, verdict="works on what ran", reason=reason)
         leaving_tensors = [preparation for preparation in tried.candidate.preparations if preparation.leaves_tensors]
         if tried.verdict not in WORKING or not leaving_tensors:
@@ -211,7 +211,7 @@ class EntrySearch:
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
         return dataclasses.replace(tried, reason=reason)
 
-    def _compute_before(self, varied: Variations, trials: CallTrials, end: float) -> None:
+    def _try_precomputing(self, varied: Variations, trials: CallTrials, end: float) -> None:
         """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:

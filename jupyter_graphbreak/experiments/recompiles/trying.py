@@ -62,8 +62,8 @@ _MAX_PAIRS = 200
 #: whether they have the dimensions of the given ones.
 _OTHER_KINDS = (
     ("int64 tensors", True, torch.int64, True),
-    ("float16 tensors without dimensions", True, torch.float16, False),
-    ("int32 tensors without dimensions", False, torch.int32, False),
+    ("zero-dimensional float16 tensors", True, torch.float16, False),
+    ("zero-dimensional int32 tensors", False, torch.int32, False),
 )
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
 _MIN_SIZE = 2
@@ -510,7 +510,7 @@ def calls_with_edge_numbers(
 
 
 def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
-    """Return copies of a call: with different dtypes, and with tensors without dimensions."""
+    """Return copies of a call: with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
     for description, floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)

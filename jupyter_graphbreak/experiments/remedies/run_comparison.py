@@ -151,11 +151,11 @@ def _code(break_: Break) -> str | None:
 
 
 def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[FileLine]:
-    at = break_.location
-    if at is None:
+    location = break_.location
+    if location is None:
         return frozenset()
-    name = files.get(at.source, at.source)
-    return frozenset((name, line) for line in range(at.line, max(at.end_line, at.line) + 1))
+    name = files.get(location.source, location.source)
+    return frozenset((name, line) for line in range(location.line, max(location.end_line, location.line) + 1))
 
 
 def _line_map(old: str, new: str) -> dict[int, set[int]]:

@@ -232,8 +232,12 @@ class Search:
 
     def _best_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
-        outside = self._breaks_to_keep_outside()
-        working = [one for one in self.candidates if one.works and not outside.isdisjoint(one.breaks)]
+        outside_breaks = self._breaks_to_keep_outside()
+        working = [
+            candidate
+            for candidate in self.candidates
+            if candidate.works and not outside_breaks.isdisjoint(candidate.breaks)
+        ]
         return {ident: candidate for candidate in working for ident in candidate.breaks}
 
     def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:

@@ -107,7 +107,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function inside a function, which a package may have wrapped; ``None`` if there is none."""
+    """Return the user's function that a function is or wraps; ``None`` if it is only a package's."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
         return (

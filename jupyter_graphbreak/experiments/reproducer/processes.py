@@ -201,7 +201,7 @@ def serve() -> None:
     with unprofiled_guards():
         for line in sys.stdin:
             script, seconds = json.loads(line)
-            answers.write(json.dumps(_answer(script, seconds)) + "\n")
+            answers.write(json.dumps(_run_in_fork(script, seconds)) + "\n")
             answers.flush()
 
 
@@ -222,7 +222,7 @@ def _silenced_output() -> int:
     return output
 
 
-def _answer(script: str, seconds: float) -> dict[str, str]:
+def _run_in_fork(script: str, seconds: float) -> dict[str, str]:
     """Run a script in a fork; return its report, or the reason why there is none."""
     _load_packages(script)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:

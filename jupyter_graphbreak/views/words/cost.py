@@ -346,8 +346,10 @@ def break_time(report: Report, break_: Break) -> str:
     measured, outside = _measured_by_break(report)
     if break_.id in measured:
         return _time_saved_text(*measured[break_.id])
-    us = outside.get(break_.id)
-    return f"{time_text(us)} of each call is spent outside graphs at this break" if us is not None else ""
+    outside_us = outside.get(break_.id)
+    return (
+        f"{time_text(outside_us)} of each call is spent outside graphs at this break" if outside_us is not None else ""
+    )
 
 
 def saving_of(report: Report, break_: Break) -> str:

@@ -325,9 +325,9 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
             [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
             # Without any trial, the general advice is better than the manual steps.
             []
-            if all_remedies.untried == NO_TIME_AT_ALL
+            if all_remedies.why_untried == NO_TIME_AT_ALL
             else [step for step in all_remedies.person if step not in shown_before],
-            all_remedies.untried,
+            all_remedies.why_untried,
         )
         shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
         shown_before.update(remaining.person)

@@ -83,7 +83,7 @@ def verdict(report: Report) -> RunVerdict:
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
-    reason = one_line(remedies.untried)
+    reason = one_line(remedies.why_untried)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
     return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
@@ -194,7 +194,7 @@ def _first_step(report: Report) -> str:
         cost = cost_of_all(largest_group)
         cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost else ""
         advice = _shared_advice(report, largest_group)
-        reason = f"with one way out: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
+        reason = f"with the same fix: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
         return f", {share} {reason}.{nothing_compiled}{cost}"
     first = ordered_breaks(report)[0]
     effect = _worst_effect(report, first)
@@ -233,13 +233,13 @@ def _subject(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def _largest_group(report: Report) -> list[Break]:
-    """Return the breaks with one reason or one way out, if at least half of all breaks have it; empty otherwise."""
+    """Return the breaks with the same reason or fix, if at least half of all breaks have it; empty otherwise."""
     breaks = max(break_groups(report), key=lambda group: len(group.breaks)).breaks
     return breaks if len(breaks) > 1 and 2 * len(breaks) >= len(report.breaks) else []
 
 
 def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
-    """Return the advice about breaks that have several causes but one way out; empty for one cause."""
+    """Return the advice about breaks that have several causes but the same fix; empty for one cause."""
     if not text_of_several_causes(breaks):
         return ""
     return next((advice.text for advice in guidance(report, breaks[0])), "")

@@ -97,7 +97,7 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
          "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
         (run(*(replace(broken(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])
                for number, gb_id in enumerate(["GB0124", "GB0033", "GB0124"], 1)), broken(4)), "bad",
-         "4 breaks, 3 of them with one way out: set x = True. They add 3 graphs, 1.50 s of compiling."),
+         "4 breaks, 3 of them with the same fix: set x = True. They add 3 graphs, 1.50 s of compiling."),
         (run(broken(1), broken(2), remedies=[remedy("b1", "b2")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes both."),
         (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",

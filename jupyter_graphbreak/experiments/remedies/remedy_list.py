@@ -61,9 +61,9 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
 
 def _own_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the reader's own compiled code that leads to a break in a library, if there is one."""
-    own = {source.id for source in report.sources if source.kind != "library"}
+    own_sources = {source.id for source in report.sources if source.kind != "library"}
     compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
-    last = next((place for place in reversed(break_.stack) if place.source in own), None)
+    last = next((place for place in reversed(break_.stack) if place.source in own_sources), None)
     return last if last is not None and last.code and (last.source, last.function) in compiled else None
 
 
@@ -323,8 +323,10 @@ def _manual_steps(
 
     for break_ in report.breaks:
         if break_.id not in fixed_breaks:
-            tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
-            failed = [remedy.title for remedy in tried]
+            tried_remedies = [
+                remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
+            ]
+            failed = [remedy.title for remedy in tried_remedies]
             reason = None if failed else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.

@@ -107,7 +107,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function inside a function, which a package may have wrapped; ``None`` if there is none."""
+    """Return the user's function: the function itself, or the one inside a wrapper; ``None`` if there is none."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
         return (

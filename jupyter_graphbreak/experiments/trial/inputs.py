@@ -99,7 +99,7 @@ class Input:
 
     @property
     def has_other_rank(self) -> bool:
-        """Whether a tensor has more or fewer dimensions."""
+        """Whether a tensor has more or fewer dimensions than in the user's call."""
         return self.other_kind.endswith((WITHOUT_DIMENSIONS, WITH_DIMENSION))
 
     @property

@@ -367,8 +367,8 @@ class SkipTable:
     ) -> None:
         name, filename, line = refusal.code or ("?", "?", None)
         location = self._eager_lines(filename, line, name, refusal.id)
-        listed = {(skipped.location, skipped.break_) for skipped in self._skipped}
-        if (location, folded_break.ident) not in listed:
+        known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped}
+        if (location, folded_break.ident) not in known_functions:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
@@ -384,8 +384,8 @@ class SkipTable:
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
         reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
-        listed = {(skipped.location, skipped.kind) for skipped in self._skipped}
-        if (location, reason.kind) not in listed:
+        known_functions = {(skipped.location, skipped.kind) for skipped in self._skipped}
+        if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:

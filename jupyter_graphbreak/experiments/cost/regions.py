@@ -134,9 +134,9 @@ class _CompilationTrial:
         return any(map(_shared_regions, variant.timer.modules))
 
     def _compiled_by_block(self, entry: Entry) -> Variant:
-        own = self._compiled.places_in_subject()
+        places_in_subject = self._compiled.places_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
-        blocks = frozenset((own[place], method) for place in self._blocks.places)
+        blocks = frozenset((places_in_subject[place], method) for place in self._blocks.places)
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _with_nested_regions(self, entry: Entry) -> Variant:

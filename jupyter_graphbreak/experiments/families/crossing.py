@@ -167,8 +167,8 @@ def _conditions_in_function(
     ]
     yield from _as_conditions(site, changing_tests)
     may_not_run = [part for part in passed_nodes if changes(part) and _may_be_skipped(site, function, part)]
-    ran = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
-    yield from (site.condition(part, sides=()) for part in ran if part is not None)
+    expressions = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
+    yield from (site.condition(part, sides=()) for part in expressions if part is not None)
 
 
 def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:

@@ -406,13 +406,15 @@ class EntrySearch:
             ),
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
-        listed = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        extended = [one for one in listed if any(one[0].candidate.includes(other[0].candidate) for other in listed)]
-        listed = [pair for pair in listed if pair not in extended]
-        failed = [pair for pair in self._finished_trials if pair not in listed and pair not in extended]
-        ends_recompiles = bool(listed) and listed[0][0].ends_recompiles
+        best_trials = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
+        extended = [
+            one for one in best_trials if any(one[0].candidate.includes(other[0].candidate) for other in best_trials)
+        ]
+        best_trials = [pair for pair in best_trials if pair not in extended]
+        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended]
+        ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
         steps = [] if ends_recompiles else manual_steps(varied, self._recompiles, self._line)
-        return EntryFindings(self._recompiles, [*listed, *failed], self._owner, manual_steps=steps)
+        return EntryFindings(self._recompiles, [*best_trials, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if none works."""

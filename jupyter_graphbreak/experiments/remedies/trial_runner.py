@@ -676,5 +676,5 @@ class TrialRunner:
 
 
 def _accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Move the inputs that the function refuses to the end."""
+    """Move the inputs for which the function raises to the end."""
     return sorted(cases, key=lambda case: case.expected.raised is not None)

@@ -80,8 +80,8 @@ def state_of(value: Any) -> list[tuple[str, Any]]:
 
 def _slots(class_: type) -> list[str]:
     """Return the attributes of a class that are slots."""
-    given = vars(class_).get("__slots__", ())
-    names = [given] if isinstance(given, str) else list(given)
+    slots = vars(class_).get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
     return [name for name in names if not name.startswith("__")]
 
 

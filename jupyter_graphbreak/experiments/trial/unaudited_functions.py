@@ -421,7 +421,7 @@ def _handler_methods() -> Iterator[tuple[Any, str]]:
 
 @_once_per_function
 def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
-    """Return a function that announces calls by user code, and not those by libraries."""
+    """Return a function that announces the calls that user code makes, but not those that libraries make."""
 
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:

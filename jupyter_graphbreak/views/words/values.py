@@ -23,11 +23,11 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     sentences: list[tuple[str, bool, NonFinite | None]] = []
     sentences += [
         (
-            f"{one_line(nonfinite_input.name)} has {_counts_text(nonfinite_input.nan, nonfinite_input.inf)} before {name} is called",
+            f"{one_line(tensor.name)} has {_counts_text(tensor.nan, tensor.inf)} before {name} is called",
             True,
             None,
         )
-        for nonfinite_input in values.given
+        for tensor in values.given
     ]
     sentences += [(first_sentence(report, first), True, first) for first in values.first]
     if not sentences:

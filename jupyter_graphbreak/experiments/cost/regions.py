@@ -95,7 +95,7 @@ class _CompilationTrial:
         self._compiled = compiled = steady.compiled
         self._run = steady.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
-        self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
+        self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
         self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
         self._eager_results = steady.eager.results_and_gradients()
 

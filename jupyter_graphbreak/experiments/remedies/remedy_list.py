@@ -327,8 +327,10 @@ def _manual_steps(
 
     for break_ in report.breaks:
         if break_.id not in fixed_breaks:
-            tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
-            failed = [remedy.title for remedy in tried]
+            tried_remedies = [
+                remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
+            ]
+            failed = [remedy.title for remedy in tried_remedies]
             reason = None if failed else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.

@@ -104,8 +104,8 @@ _SHARE_OF_COMBINING = 0.8
 #: before the single breaks if there are many.
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
-#: The minimum number of breaks with settings or switches for which all of them are applied at once.
-_MIN_AT_ONCE = 2
+#: All settings and switches are applied at once if at least this many breaks have one.
+_MIN_BREAKS_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
 _OWN_EDIT_S = 60.0
@@ -357,7 +357,7 @@ class Search:
                 goals += [break_.id] if without_edits else []
                 steps += [proposal for proposal in without_edits if proposal not in steps]
                 is_risk_needed |= bool(without_edits) and not _without_risky_settings(without_edits)
-        if len(goals) < _MIN_AT_ONCE:
+        if len(goals) < _MIN_BREAKS_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         without_switches = [step for step in steps if step.family != _SWITCH_FAMILY]

@@ -658,8 +658,8 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        raised = results[0].raised is not None and cases[0].expected.raised is None
-        if len(cases) == 1 or raised or not is_promising(first_run):
+        raises_anew = results[0].raised is not None and cases[0].expected.raised is None
+        if len(cases) == 1 or raises_anew or not is_promising(first_run):
             return first_run
         accepted = [case for case in cases[1:] if case.expected.raised is None]
         later_report, later_files, more_results = run_compiled(accepted, first_run)
@@ -678,5 +678,5 @@ class TrialRunner:
 
 
 def _accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Move the inputs that the function refuses to the end."""
+    """Move the inputs for which the function raises to the end."""
     return sorted(cases, key=lambda case: case.expected.raised is not None)

@@ -176,7 +176,7 @@ class _EffectBlocker:
     def __init__(self) -> None:
         self.effect: ObservedEffect | None = None
 
-    def notice(self, effect: ObservedEffect, _: FrameType) -> None:
+    def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
         from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
 
         if effect.kind == "state" and effect.what != HOSTNAME:
@@ -184,7 +184,7 @@ class _EffectBlocker:
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 
-    def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, what: str, place: StackEntry | None, _: FrameType) -> None:
         """Allow changes of state that end with the process."""
 
 

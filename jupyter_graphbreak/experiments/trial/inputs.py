@@ -99,7 +99,7 @@ class Input:
 
     @property
     def has_other_rank(self) -> bool:
-        """Whether a tensor has more or fewer dimensions."""
+        """Whether a tensor has more or fewer dimensions than in the user's call."""
         return self.other_kind.startswith(ZERO_DIMENSIONAL) or self.other_kind.endswith(WITH_DIMENSION)
 
     @property

@@ -212,8 +212,10 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
         return not isinstance(node.slice, ast.Slice) and owner in _containers_without_items(draft)
     if isinstance(node, ast.Call):
         name = dotted(node.func)
-        own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)]
-        return any(not _is_harmless(part) for part in own)
+        called_functions = [
+            part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)
+        ]
+        return any(not _is_harmless(part) for part in called_functions)
     return False
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.causes import CAUSES
-from notebooks import cause_pages
+
+if TYPE_CHECKING:
+    from types import CodeType
 
 #: One file for each table; ``# %%`` opens a construct.
 FOLDER = Path(__file__).parents[1] / "tests" / "programs" / "constructs"
 #: The outcome of each construct by release, which ``benchmarks/constructs.py`` writes.
 OUTCOMES = Path(__file__).parent / "constructs.json"
+#: A comment that names a file, and the sentence below it, which a reader of the source sees in place of the table.
+_PLACE = re.compile(r"^% constructs: (\w+)\n.*$", re.MULTILINE)
+_CAUSES = {cause.id: cause for cause in CAUSES}
+_CAPTURED = ", captured by fullgraph"
 
 
 @dataclass(frozen=True)
@@ -72,3 +79,74 @@ def _read(path: Path) -> list[Construct]:
         found.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
         line += cell.count("\n")
     return found
+
+
+def with_tables(text: str) -> str:
+    """Replace the comments of a page that name a file with tables of its constructs."""
+    return _PLACE.sub(lambda place: _table(constructs()[place[1]]), text)
+
+
+def _table(group: list[Construct]) -> str:
+    rows = [
+        f"| {_cell(construct.title)} | {_releases(outcomes()[construct.name])} | {_words(construct)} |"
+        for construct in group
+    ]
+    programs = group[0].path.read_text(encoding="utf-8")
+    return "\n".join(
+        [
+            "| code | traced? | PyTorch's words, and what to do |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+            "<details><summary>The programs of this table</summary>",
+            "",
+            f"```python\n{programs}```",
+            "",
+            "</details>",
+        ]
+    )
+
+
+@functools.cache
+def outcomes() -> dict[str, dict[str, str]]:
+    """Return the outcomes by construct and release, the oldest release first."""
+    measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
+    return measured
+
+
+def _releases(measured: dict[str, str]) -> str:
+    """Return what happens in the newest release and since when, and what happened before."""
+    periods = [(outcome, next(items)[0]) for outcome, items in itertools.groupby(measured.items(), lambda item: item[1])]
+    *earlier, (outcome, first) = periods
+    if not earlier:
+        return _in_words(outcome)
+    said = [f"{_in_words(outcome)} since {_minor(first)}"]
+    return "; ".join([*said, *(f"{_minor(release)}: {_in_words(known)}" for known, release in reversed(earlier))])
+
+
+def _minor(release: str) -> str:
+    return release.rpartition(".")[0]
+
+
+def _in_words(outcome: str) -> str:
+    if outcome in {"traced", "different result"}:
+        return outcome
+    if not outcome.startswith("GB"):
+        return f"error `{outcome}`"
+    ident = outcome.removesuffix(_CAPTURED)
+    page = ident.lower() if ident in _CAUSES else f"others.md#{ident.lower()}"
+    link = f"breaks, [{ident}](causes/{page if '#' in page else page + '.md'})"
+    return link if ident == outcome else f"{link}; one graph with `fullgraph=True`"
+
+
+def _words(construct: Construct) -> str:
+    said = [f"`{_cell(text)}`" for text in construct.says]
+    newest = list(outcomes()[construct.name].values())[-1].removesuffix(_CAPTURED)
+    if newest in _CAUSES:
+        said.append(f"*{_CAUSES[newest].names[0]}*")
+    words = ", ".join(said)
+    return f"{words}. {_cell(construct.advice)}" if construct.advice else words
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")

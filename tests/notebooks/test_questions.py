@@ -11,7 +11,7 @@ import pytest
 import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 
 from jupyter_graphbreak.knowledge.causes import CAUSES
-from notebooks import cause_pages, known_bugs
+from notebooks import cause_pages, constructs, known_bugs
 
 #: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
 _HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -614,7 +614,7 @@ def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    text = known_bugs.with_lists(text)
+    text = constructs.with_tables(known_bugs.with_lists(text))
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

@@ -298,3 +298,38 @@ def f(x):
     base.cache = x
     del base.cache
     return x + hasattr(base, "cache")
+# %% `argparse.Namespace(scale=2)`, a settings object
+# says: UserDefinedObjectVariable(Namespace)
+import argparse
+def f(x):
+    return x * argparse.Namespace(scale=2).scale
+# %% `for item in object` of a class with `__getitem__` only, `zip(object, values)`
+# says: call_function BuiltinVariable(zip) [ListVariable(), UserDefinedObjectVariable(KJTList)] {}
+# says: call_function BuiltinVariable(iter) [UserDefinedObjectVariable()]
+class Items:
+    def __getitem__(self, i):
+        if i > 1:
+            raise IndexError
+        return i + 1
+class Pairs:
+    def __iter__(self):
+        return iter([1, 2])
+def f(x):
+    for item in Items():
+        x = x + item
+    return sum(a * b for a, b in zip(Pairs(), [x, x]))
+# %% `__str__`, `__repr__` of your class: `str(object)`, `f"{object}"`
+# says: call_function BuiltinVariable(str) [UserDefinedObjectVariable()]
+class Named:
+    def __str__(self):
+        return "named"
+    def __repr__(self):
+        return "repr"
+def f(x):
+    return x + len(str(Named())) + len(f"{Named()}") + len(repr(Named()))
+# %% methods bound to variables: `g = object.method`, `Base.twice(object, x)`, `object.method.__func__`
+# says: __self__ mismatch for bound method
+def f(x):
+    base = Base()
+    g = base.twice
+    return g(x) + Base.twice(base, x) + (g.__self__ is base)

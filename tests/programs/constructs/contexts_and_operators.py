@@ -146,3 +146,36 @@ torch.library.define("constructs::foo", "(Tensor x) -> Tensor")
 torch.library.impl("constructs::foo", "CPU", lambda x: x + 1)
 def f(x):
     return torch.ops.constructs.foo(x) * 2
+# %% `torch.library.custom_op` that changes an argument
+# says: custom op mutates_args, auto_functionalized
+@torch.library.custom_op("constructs::change", mutates_args=("x",))
+def change(x: torch.Tensor) -> None:
+    x.add_(1)
+change.register_fake(lambda x: None)
+def f(x):
+    y = x.clone()
+    change(y)
+    return y
+# %% a function under `torch.compiler.nested_compile_region`
+# says: nested_compile_region, invoke_subgraph
+@torch.compiler.nested_compile_region
+def region(x):
+    return x.sin()
+def f(x):
+    return region(region(x))
+# %% `sdpa_kernel([...], set_priority=True)`
+# says: sdpa_kernel set_priority
+def f(x):
+    with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+        return F.scaled_dot_product_attention(*[x.view(1, 1, 4, 1)] * 3)
+# %% `torch._higher_order_ops.associative_scan(...)`
+# says: associative_scan, HigherOrderOperator
+from torch._higher_order_ops.associative_scan import associative_scan
+def f(x):
+    return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
+# %% `torch.compiler.set_stance(...)` inside
+# says: Attempt to trace forbidden callable, set_stance
+# do: Around the call.
+def f(x):
+    torch.compiler.set_stance("default")
+    return x + 1

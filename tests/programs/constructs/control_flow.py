@@ -287,3 +287,17 @@ from typing import Any, cast
 def f(x):
     n: int = cast(Any, 3)
     return x * n
+# %% a `finally` block, a list that a `@contextmanager` changes
+# says: contextlib.contextmanager doesn't work
+# says: returning_contextmanager_from_compile
+SEEN = []
+@contextlib.contextmanager
+def noted():
+    try:
+        yield
+    finally:
+        SEEN.append(1)
+def f(x):
+    with noted():
+        y = x + 1
+    return y * len(SEEN)

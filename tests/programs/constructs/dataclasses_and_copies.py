@@ -101,3 +101,18 @@ class Attrs:
     a: int = 2
 def f(x):
     return x * Attrs(3).a
+# %% a named tuple with a `__new__` of its own
+# says: call_function args: TensorVariable() UserDefinedObjectVariable(_tuplegetter)
+import collections
+class Size(collections.namedtuple("Size", ["n"])):
+    def __new__(cls, n):
+        return super().__new__(cls, n * 2)
+SIZE = Size(2)
+def f(x):
+    return x * SIZE.n
+# %% `pickle.dumps(object)`
+# says: Attempted to call function marked as skipped: pickle
+# do: Before or after the call.
+import pickle
+def f(x):
+    return x + len(pickle.dumps([1]))

@@ -209,3 +209,13 @@ def f(x):
 args = (torch.tensor(1),)
 def f(i):
     return i + {1: 2}[i.item()]
+# %% `d.__dict__` of a subclass of `dict`, `isinstance(d, Mapping)`
+# says: dynamo + dict subclass + tensor instance check: NotImplementedError
+# says: torch.compile prevents access to the __dict__ attribute
+from collections.abc import Mapping
+class Batch(dict):
+    pass
+def f(x):
+    batch = Batch(a=x)
+    batch.n = 2
+    return batch["a"] * batch.__dict__["n"] + isinstance(batch, Mapping)

@@ -214,3 +214,10 @@ args = (leaf(),)
 def f(x):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
         return (x * 2).sin()
+# %% gradients of each sample: `torch.vmap(torch.func.grad(loss))` with `functional_call`
+# says: functorch transforms, per-sample gradients
+layer = nn.Linear(1, 1)
+def loss(sample):
+    return torch.func.functional_call(layer, dict(layer.named_parameters()), (sample.view(1, 1),)).square().sum()
+def f(x):
+    return torch.vmap(torch.func.grad(loss))(x)

@@ -214,3 +214,29 @@ import copy
 net = nn.Linear(4, 4)
 def f(x):
     return copy.deepcopy(net)(x)
+# %% `super().forward(x)` of a subclass of `nn.Conv1d`, `nn.Linear`
+# says: call_method NNModuleVariable() _conv_forward
+class Conv(nn.Conv1d):
+    def forward(self, x):
+        return super().forward(x.view(1, 1, 4))
+f = Conv(1, 1, 1)
+# %% a container of your own with `__getitem__`, `__len__`, `__iter__`
+# says: Custom ModuleDict.__getitem__(key: tuple) produces a graph break
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.ModuleDict({"a__b": nn.Linear(4, 4)})
+    def __getitem__(self, key):
+        return self.inner["__".join(key)]
+    def __len__(self):
+        return len(self.inner)
+table = Table()
+def f(x):
+    return table["a", "b"](x) * len(table)
+# %% `model.apply(function)` inside
+# says: call_method UnspecializedNNModuleVariable apply
+# do: Before the call.
+net = Net()
+def f(x):
+    net.apply(lambda module: None)
+    return net(x)

@@ -139,3 +139,28 @@ def f(x):
 # says: call_function math.sqrt
 def f(x):
     return x * math.sqrt(x.shape[0]) + math.floor(2.5) + math.pi
+# %% `hasattr(torch, "compile")`, `hasattr(module, name)`
+# says: hasattr tracing for PythonModuleVariable is unsupported
+# says: hasattr PythonModuleVariable
+import math
+def f(x):
+    return x + hasattr(torch, "compile") + hasattr(math, "missing")
+# %% `hasattr(batch, "to")` of a dict or a list, of a tensor
+# says: torch.compile doesn't work with hasattr
+# says: hasattr ConstDictVariable to, hasattr TensorVariable
+def f(x):
+    return x + hasattr({"a": x}, "to") + hasattr([x], "append") + hasattr(x, "missing")
+# %% `getattr(type(m), "scale", 0)`, `getattr(None, "a", 3)`, `Config.scale`
+# says: dynamo breaks when getting attributes of builtins
+# says: BuiltinVariable.call_hasattr() missing 1 required positional argument
+def f(x):
+    return x + getattr(type(Config()), "scale", 0) + getattr(type(3), "scale", 0) + getattr(None, "a", 3)
+# %% `isinstance(x, nn.Buffer)`, `isinstance(x, torch.FloatTensor)`: a metaclass with `__instancecheck__`
+# says: Dynamo has limited support for __instancecheck__ in meta types
+BUFFER = torch.nn.Buffer(torch.ones(4))
+def f(x):
+    return x * BUFFER + isinstance(BUFFER, torch.nn.Buffer)
+# %% `value.__class__`, `x.shape.__class__ is torch.Size`
+# says: getattr SizeVariable __class__
+def f(x):
+    return x + (x.shape.__class__ is torch.Size) + ("a".__class__ is str)

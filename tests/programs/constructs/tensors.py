@@ -149,3 +149,11 @@ def f(x):
 # do: `x.numel() * x.element_size()`.
 def f(x):
     return x + x.nbytes
+# %% `torch.stft`, `torch.istft`
+# says: Torchinductor does not support code generation for complex operators
+def f(x):
+    return torch.istft(torch.stft(x, 4, 2, window=torch.ones(4), return_complex=True), 4, 2, window=torch.ones(4))
+# %% `x.to(device, non_blocking=True)`
+# says: call_method TensorVariable() to non_blocking
+def f(x):
+    return x.to("cpu", non_blocking=True) + 1

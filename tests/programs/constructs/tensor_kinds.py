@@ -92,13 +92,15 @@ def f(x):
 args = (torch.ones(2).as_subclass(Plain),)
 def f(x):
     return x * 2 + x.sum()
-# %% a subclass with `__torch_function__`
+# %% a subclass whose `__new__` and `__torch_function__` call `super()`
 # says: __torch_function__, TensorWithTFOverrideVariable
 class Converted(torch.Tensor):
+    def __new__(cls, value):
+        return super().__new__(cls, value)
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         return super().__torch_function__(function, types, args, kwargs or {})
-args = (torch.ones(2).as_subclass(Converted),)
+args = (Converted(torch.ones(2)),)
 def f(x):
     return torch.sin(x) * 2
 # %% an attribute of your own on a subclass

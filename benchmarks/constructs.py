@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 from notebooks.constructs import OUTCOMES, constructs
-from tests.programs.constructs.outcomes import outcome
+from tests.support.construct_outcomes import outcome
 
 
 def main() -> None:

@@ -89,7 +89,7 @@ def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
 
 
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
-    """Replace each comment that names a table of causes, bugs or constructs, and the sentence below it, with that table."""
+    """Replace each comment that names a table, and the sentence below it, with that table."""
     if page == "known_bugs":
         source[0] = known_bugs.with_lists(source[0])
     if page == "traced":

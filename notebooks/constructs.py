@@ -63,7 +63,7 @@ class Construct:
 @functools.cache
 def constructs() -> dict[str, list[Construct]]:
     """Return the constructs by the name of their file."""
-    return {path.stem: _read(path) for path in sorted(FOLDER.glob("*.py")) if path.stem != "outcomes"}
+    return {path.stem: _read(path) for path in sorted(FOLDER.glob("*.py"))}
 
 
 def _read(path: Path) -> list[Construct]:
@@ -114,10 +114,23 @@ def outcomes() -> dict[str, dict[str, str]]:
     return measured
 
 
+def of_cause(ident: str) -> tuple[list[str], list[str]]:
+    """Return the titles of what breaks for a cause in the newest release, and of what did so before and is traced."""
+    breaking, traced = [], []
+    for group in constructs().values():
+        for construct in group:
+            *earlier, newest = (outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values())
+            if newest == ident:
+                breaking.append(construct.title)
+            elif newest == "traced" and ident in earlier:
+                traced.append(f"{construct.title} ({_releases(outcomes()[construct.name]).partition(';')[0]})")
+    return breaking, traced
+
+
 def _releases(measured: dict[str, str]) -> str:
     """Return what happens in the newest release and since when, and what happened before."""
-    periods = [(outcome, next(items)[0]) for outcome, items in itertools.groupby(measured.items(), lambda item: item[1])]
-    *earlier, (outcome, first) = periods
+    periods = itertools.groupby(measured, measured.__getitem__)
+    *earlier, (outcome, first) = [(outcome, next(releases)) for outcome, releases in periods]
     if not earlier:
         return _in_words(outcome)
     said = [f"{_in_words(outcome)} since {_minor(first)}"]

@@ -63,7 +63,7 @@ def outcome(construct: Construct, backend: str = "eager") -> str:
 
 def _run(construct: Construct, compiler: Compiler) -> _Result:
     torch.compiler.reset()
-    for seed in (torch.manual_seed, random.seed, np.random.seed):  # noqa: NPY002 - programs use the global generator
+    for seed in (torch.manual_seed, random.seed, np.random.seed):
         seed(0)
     module = types.ModuleType("construct")
     namespace = vars(module)
@@ -98,7 +98,12 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _equal_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if (one.shape, one.dtype, one.layout, one.requires_grad) != (other.shape, other.dtype, other.layout, other.requires_grad):
+    if (one.shape, one.dtype, one.layout, one.requires_grad) != (
+        other.shape,
+        other.dtype,
+        other.layout,
+        other.requires_grad,
+    ):
         return False
     if one.layout != torch.strided:
         one, other = one.to_dense(), other.to_dense()

@@ -1,6 +1,7 @@
 """Run the constructs of the page "Is this traced?" with the installed release of PyTorch, and write the outcomes.
 
-``--check`` writes nothing and fails if an outcome has changed. Names of files restrict the run to these.
+``--check`` writes nothing and fails if an outcome has changed. ``--new`` runs only those that were not run with this
+release. Names of files restrict the run to these.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def main() -> None:
     """Run the constructs, and write or compare their outcomes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare only")
+    parser.add_argument("--new", action="store_true", help="run only what was not run with this release")
     parser.add_argument("files", nargs="*", help="the files to run, such as lists")
     options = parser.parse_args()
     torch._logging.set_logs(all=logging.CRITICAL)  # type: ignore[attr-defined] # noqa: SLF001 - not exported
@@ -33,6 +35,8 @@ def main() -> None:
     for file in options.files or constructs():
         for construct in constructs()[file]:
             known = outcomes.setdefault(construct.name, {})
+            if options.new and release in known:
+                continue
             found = outcome(construct)
             if known.get(release) != found:
                 changed = True

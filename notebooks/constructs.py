@@ -133,8 +133,11 @@ def _releases(measured: dict[str, str]) -> str:
     *earlier, (outcome, first) = [(outcome, next(releases)) for outcome, releases in periods]
     if not earlier:
         return _in_words(outcome)
-    said = [f"{_in_words(outcome)} since {_minor(first)}"]
-    return "; ".join([*said, *(f"{_minor(release)}: {_in_words(known)}" for known, release in reversed(earlier))])
+    words = _in_words(outcome)
+    before = [f"{_minor(release)}: {_in_words(known)}" for known, release in reversed(earlier)]
+    if words.startswith("breaks") and all(known.startswith(("GB", "break")) for known, _ in earlier):
+        return "; ".join([words, *(text.replace("breaks, ", "") for text in before)])
+    return "; ".join([f"{words} since {_minor(first)}", *before])
 
 
 def _minor(release: str) -> str:
@@ -142,6 +145,8 @@ def _minor(release: str) -> str:
 
 
 def _in_words(outcome: str) -> str:
+    if outcome == "break":
+        return "breaks"
     if outcome in {"traced", "different result"}:
         return outcome
     if not outcome.startswith("GB"):

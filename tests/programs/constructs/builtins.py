@@ -37,7 +37,6 @@ def f(x):
     return max(x[0], x[1]) + min(x[2], 3)
 # %% `max(names, key=len)`, `max((), default=0)`
 # says: call_function BuiltinVariable(max) [..., key=...]
-# do: `sorted(values, key=...)[-1]` is traced.
 def f(x):
     return x * len(max(["a", "bb"], key=len)) + max((), default=0)
 # %% `sum(tensors)`, `sum(t * 2 for t in tensors)`

@@ -40,9 +40,10 @@ class Child(Base):
         return super().twice(x) + self.n
 def f(x):
     return Child(3).twice(x)
-# %% `super().__setattr__(name, value)`, `object.__setattr__(self, name, value)`
+# %% `__setattr__` of your class; `super().__setattr__(name, value)`, `object.__setattr__(self, name, value)`
 # says: non-function or method super: <slot wrapper '__setattr__' of 'object' objects>
 # says: call_method UserDefinedObjectVariable(...) __setattr__
+# says: Dynamo is currently unable to handle user defined __setattr__ functions
 class Frozen:
     def __init__(self, n):
         object.__setattr__(self, "n", n)
@@ -109,6 +110,7 @@ def f(x, proxy):
     return x * proxy.n * proxy.scale
 # %% `__getattribute__` of your class
 # says: UserDefined with non-function __getattribute__
+# do: `__getattr__`, which is called for missing names only.
 class Loud:
     n = 2
     def __getattribute__(self, name):
@@ -288,7 +290,6 @@ def f(x):
     return x * Local.n
 # %% `type("Name", (), {...})`: a class made at run time
 # says: call_function BuiltinVariable(type)
-# do: Make the class outside.
 def f(x):
     return x * type("Made", (), {"n": 2}).n
 # %% `del self.cache`
@@ -318,7 +319,7 @@ def f(x):
     for item in Items():
         x = x + item
     return sum(a * b for a, b in zip(Pairs(), [x, x]))
-# %% `__str__`, `__repr__` of your class: `str(object)`, `f"{object}"`
+# %% `__str__`, `__repr__` of your class: `str(object)`, `repr(object)`
 # says: call_function BuiltinVariable(str) [UserDefinedObjectVariable()]
 class Named:
     def __str__(self):
@@ -326,7 +327,15 @@ class Named:
     def __repr__(self):
         return "repr"
 def f(x):
-    return x + len(str(Named())) + len(f"{Named()}") + len(repr(Named()))
+    return x + len(str(Named())) + len(repr(Named()))
+# %% `f"{object}"` of your class
+# says: FORMAT_VALUE UserDefinedObjectVariable
+# do: `f"{str(object)}"`.
+class Named:
+    def __str__(self):
+        return "named"
+def f(x):
+    return x + len(f"{Named()}")
 # %% methods bound to variables: `g = object.method`, `Base.twice(object, x)`, `object.method.__func__`
 # says: __self__ mismatch for bound method
 def f(x):

@@ -10,21 +10,16 @@ def f(x):
         return x + 1
 # %% `with torch.profiler.profile():` inside
 # says: Profiler function, Profiler will be ignored
-# do: Around the call.
+# do: Dynamo ignores the profiler: open it around the call.
 def f(x):
     with torch.profiler.profile():
         return x + 1
 # %% `with torch.device("cpu"):` inside
 # says: Unsupported context manager, torch.device, call_method UserDefinedObjectVariable(set) __contains__
+# do: `device=` in each call, or the context around the call.
 def f(x):
     with torch.device("cpu"):
         return x + torch.ones(4)
-# %% `with torch.cuda.device(index):` inside
-# says: torch.cuda.device, Unsupported context manager
-# do: Around the call.
-def f(x):
-    with torch.cuda.device(-1):
-        return x + 1
 # %% `with sdpa_kernel([SDPBackend.MATH]):`
 # says: sdpa_kernel, SDPAKernelVariable
 def f(x):
@@ -61,10 +56,10 @@ def f(x):
 from torch._higher_order_ops.scan import scan
 def f(x):
     return scan(lambda carry, t: (carry + t, carry * t), torch.zeros(()), x)[1]
-# %% `torch._check(n > 1)`
+# %% `torch._check(n > 1, lambda: "a text")`
 # says: torch._check
 def f(x):
-    torch._check(x.shape[0] > 1)
+    torch._check(x.shape[0] > 1, lambda: "too short")
     return x + 1
 # %% `torch.library.custom_op` with `register_fake`
 # says: unsupported operator, custom op, torch.library
@@ -92,6 +87,7 @@ def f(x):
     return eager(x) * 2
 # %% `torch._dynamo.graph_break()`
 # says: torch._dynamo.graph_break
+# do: A break on purpose.
 def f(x):
     y = x + 1
     torch._dynamo.graph_break()
@@ -112,7 +108,7 @@ def f(x):
     return inner(x) * 2
 # %% `torch.compile(g)(x)` inside the compiled function
 # says: torch.compile call inside a compiled function
-# do: Call `g`: it is compiled as a part.
+# do: The inner options are lost: `g` becomes a part of the graph.
 def g(x):
     return x + 1
 def f(x):
@@ -178,4 +174,10 @@ def f(x):
 # do: Around the call.
 def f(x):
     torch.compiler.set_stance("default")
+    return x + 1
+# %% `torch._check_with(ValueError, n > 1, lambda: "a text")`
+# says: torch._check_with, torch_compilable_check
+# do: `torch._check`.
+def f(x):
+    torch._check_with(ValueError, x.shape[0] > 1, lambda: "too short")
     return x + 1

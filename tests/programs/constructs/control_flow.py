@@ -161,7 +161,6 @@ def f(x):
         return x + 3
 # %% `x + x.missing`, caught with `except AttributeError`
 # says: Observed exception, AttributeError
-# do: `getattr(x, "missing", None)`.
 def f(x):
     try:
         return x + x.missing
@@ -169,7 +168,6 @@ def f(x):
         return x + 3
 # %% `except ZeroDivisionError` around `1 / n`
 # says: Observed exception, ZeroDivisionError
-# do: `if n:` instead.
 def f(x):
     try:
         return x + 1 / (x.shape[0] - 4)
@@ -184,16 +182,24 @@ def f(x):
         raise Plain("a")
     except ValueError as error:
         return x + len(error.args[0])
-# %% an exception class with an `__init__` of its own, `raise ... from ...`
+# %% an exception class with an `__init__` of its own
 # says: call_function UserDefinedExceptionClassVariable
+# do: Pass what it carries as arguments: `raise Plain(3)`, `error.args[0]`.
+def f(x):
+    try:
+        raise Failed(3)
+    except Failed as error:
+        return x * error.n
+# %% `raise ... from ...`, an exception in an exception handler
+# says: missing: RERAISE, exception chaining
 def f(x):
     try:
         try:
             raise KeyError("a")
         except KeyError as error:
-            raise Failed(3) from error
-    except Failed as error:
-        return x * error.n
+            raise ValueError("b") from error
+    except ValueError:
+        return x + 1
 # %% `except* ValueError`, `ExceptionGroup`
 # says: missing: CHECK_EG_MATCH
 # do: Plain `except`.
@@ -283,21 +289,36 @@ def f(x):
     return x * sqrt(4) + len(os.path.sep)
 # %% type annotations, `typing.cast`, `x: int = 3`
 # says: call_function typing.cast, TypingVariable
-from typing import Any, cast
+# says: UserDefinedObjectVariable(_UnionGenericAlias) is not a constant
+from typing import Any, Optional, Union, cast
 def f(x):
-    n: int = cast(Any, 3)
+    n: Optional[int] = cast(Union[int, str], 3)
     return x * n
-# %% a `finally` block, a list that a `@contextmanager` changes
+# %% a `@contextmanager` with `finally` that changes a list or a global
 # says: contextlib.contextmanager doesn't work
 # says: returning_contextmanager_from_compile
-SEEN = []
+# says: graph break for contextlib.contextmanager, Unexpected Graph Break with contextmanager
+SEEN, DEPTH = [], 0
 @contextlib.contextmanager
 def noted():
+    global DEPTH
     try:
+        DEPTH += 1
         yield
     finally:
         SEEN.append(1)
+        DEPTH -= 1
 def f(x):
     with noted():
-        y = x + 1
+        y = x + DEPTH
     return y * len(SEEN)
+# %% `except AttributeError` around an error of your own `__getattr__`
+# says: InternalTorchDynamoError AttributeError raised inside getattr and expected to be caught
+class Strict:
+    def __getattr__(self, name):
+        raise AttributeError(name)
+def f(x):
+    try:
+        return x + Strict().missing
+    except AttributeError:
+        return x + 1

@@ -72,7 +72,6 @@ def f(x):
     return sum(copy.copy([x, x])) + copy.copy({"a": x})["a"]
 # %% `copy.copy(object)` of an object of yours
 # says: inline in skipfiles: copy.copy, __reduce_ex__
-# do: `dataclasses.replace(object)` for a dataclass.
 def f(x):
     return x * copy.copy(Base(3)).n
 # %% `copy.deepcopy(values)` of tensors, lists, dicts

@@ -47,6 +47,12 @@ def f(x):
 def f(x):
     d = dict.fromkeys(["a", "b"], 2)
     return x * d.copy()["a"] + d.popitem()[1]
+# %% `fromkeys` of a subclass of `dict`, of `OrderedDict`
+# says: call_method UserDefinedClassVariable() fromkeys
+class Table(dict):
+    pass
+def f(x):
+    return x * Table.fromkeys(["a"], 2)["a"] + OrderedDict.fromkeys(["a"], 2)["a"]
 # %% a dict comprehension, a dict of dicts
 # says: <dictcomp>
 def f(x):
@@ -59,6 +65,7 @@ def f(x):
     return x * TABLE.get(type(x)) + TABLE[1, 2] + TABLE[None] + TABLE[x.dtype] + TABLE[torch.sin] + TABLE[len]
 # %% a member of an `Enum` as a key, in a set, compared, `.value`, `.name`, `Kind("cat")`
 # says: Sets with EnumVariable NYI
+# says: builtin: eq [GetAttrVariable, EnumVariable]
 # says: enum as a key of a dict
 # says: call_function UserDefinedClassVariable(Enum)
 def f(x):
@@ -138,7 +145,7 @@ def f(x):
     q.rotate(1)
     return x * q[0]
 # %% `set`: `add`, `discard`, `update`, `|`, `&`, `-`, `<=`, a set comprehension
-# says: call_method SetVariable() add
+# says: call_method SetVariable() add, Dynamo: BUILD_SET op is unsupported
 # says: call_function BuiltinVariable(set)
 # says: call_method UserDefinedObjectVariable(set) __contains__
 def f(x):
@@ -193,7 +200,7 @@ def f(x):
     return x * types.SimpleNamespace(a=2).a
 # %% `TypedDict`
 # says: call_function UserDefinedClassVariable(TypedDict)
-# do: Make a plain dict; annotate the variable.
+# do: With `total=False` it breaks ([GB0257](causes/gb0257.md)): make a plain dict.
 from typing import TypedDict
 class Options(TypedDict):
     a: int
@@ -219,3 +226,30 @@ def f(x):
     batch = Batch(a=x)
     batch.n = 2
     return batch["a"] * batch.__dict__["n"] + isinstance(batch, Mapping)
+# %% a class of `collections.abc.MutableMapping`, and its attributes set inside
+# says: setattr(MutableMappingVariable, ...) not supported
+from collections.abc import MutableMapping
+class Store(MutableMapping):
+    def __init__(self):
+        self.values_ = {}
+    def __getitem__(self, key):
+        return self.values_[key]
+    def __setitem__(self, key, value):
+        self.values_[key] = value
+    def __delitem__(self, key):
+        del self.values_[key]
+    def __iter__(self):
+        return iter(self.values_)
+    def __len__(self):
+        return len(self.values_)
+args = (torch.ones(2), Store())
+def f(x, store):
+    store["a"] = x * 2
+    store.last = 3
+    return store["a"] + len(store) + store.last
+# %% a loop over a set of tensors that is passed in
+# says: iteration over a set of tensors
+# do: A list, or a dict with names.
+args = ({torch.ones(3), torch.zeros(2)},)
+def f(tensors):
+    return sum(tensor.sum() for tensor in tensors)

@@ -54,7 +54,6 @@ def f(x):
     return x * len([key for key, _ in itertools.groupby([x, x], key=lambda t: t.sum())])
 # %% `itertools.batched` (Python 3.12)
 # says: call_function itertools.batched
-# do: `values[i : i + n] for i in range(0, len(values), n)`.
 import sys
 batched = getattr(itertools, "batched", None)
 def f(x):
@@ -74,7 +73,7 @@ def f(x):
 # %% a function under `functools.lru_cache`, `functools.cache`
 # says: call_function _lru_cache_wrapper
 # says: Dynamo detected a call to a functools.lru_cache-wrapped function
-# do: Traced without its cache: the function runs anew in each compilation.
+# do: Dynamo traces the function inside, without its cache, so it breaks if that does: call it before, and pass the result.
 @functools.lru_cache
 def power(n):
     return 2**n
@@ -152,14 +151,18 @@ def f(x):
 def f(x):
     y = operator.mul(x, 2) + operator.add(x, x) + operator.getitem([x], 0) + operator.index(3)
     return y + operator.itemgetter(1)([x, x]) + operator.attrgetter("scale")(Options) + operator.methodcaller("sin")(x)
-# %% `operator.setitem`, `operator.iadd`, `operator.contains`
+# %% `operator.iadd(x, 1)`, `operator.contains(values, 2)`
+# says: call_function operator.iadd
+def f(x):
+    y = operator.iadd(x.clone(), 1)
+    return y + operator.contains([1, 2], 2)
+# %% `operator.setitem(values, 0, x)`
 # says: call_function operator.setitem
+# do: `values[0] = x`.
 def f(x):
     values = [x, x]
     operator.setitem(values, 0, x * 2)
-    y = x.clone()
-    y = operator.iadd(y, 1)
-    return sum(values) + y + operator.contains([1, 2], 2)
+    return sum(values)
 # %% a lambda, a function in a dict or a list, a function as an argument
 # says: call_function LambdaVariable
 table = {"relu": torch.relu, "double": lambda x: x * 2}

@@ -22,19 +22,22 @@ def leaf(n=2):
 # %% an `autograd.Function`: `F.apply(x)` with `ctx.save_for_backward`
 # says: torch.autograd.Function, call_function AutogradFunctionVariable
 # says: HigherOrderOperator autograd.Function
+# says: comparison AutogradFunctionVariable() <built-in function is_not> ConstantVariable(NoneType)
 args = (leaf(),)
 def f(x):
+    assert Double is not None
     return Double.apply(x)
-# %% `ctx.n = 2`, `ctx.needs_input_grad`
+# %% `ctx.n = 2`, `ctx.x = x` (a tensor), `ctx.needs_input_grad`
 # says: AutogradFunctionContextVariable, setattr ctx
 class Context(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, n):
         ctx.n = n
+        ctx.x = x
         return x * n
     @staticmethod
     def backward(ctx, grad):
-        return (grad * ctx.n if ctx.needs_input_grad[0] else None), None
+        return (grad * ctx.n + 0 * ctx.x if ctx.needs_input_grad[0] else None), None
 args = (leaf(),)
 def f(x):
     return Context.apply(x, 3)
@@ -151,12 +154,13 @@ def f(x):
 args = (leaf(),)
 def f(x):
     return x * 2 + x.requires_grad + x.is_leaf + (x.grad is None)
-# %% `x.grad_fn`
+# %% `y.grad_fn` of a tensor made inside
 # says: getattr TensorVariable grad_fn
 # do: `x.requires_grad`.
 args = (leaf(),)
 def f(x):
-    return x * 2 + (x.grad_fn is None)
+    y = x * 2
+    return y + (y.grad_fn is None)
 # %% `p.grad` of a parameter
 # says: getattr TensorVariable grad
 WEIGHT = nn.Parameter(torch.ones(2))
@@ -221,3 +225,32 @@ def loss(sample):
     return torch.func.functional_call(layer, dict(layer.named_parameters()), (sample.view(1, 1),)).square().sum()
 def f(x):
     return torch.vmap(torch.func.grad(loss))(x)
+# %% `ctx.set_materialize_grads(False)`, `ctx.mark_non_differentiable(y)`
+# says: inline in skipfiles: FunctionCtx.set_materialize_grads
+# says: call_method AutogradFunctionContextVariable mark_non_differentiable
+class Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.set_materialize_grads(False)
+        y, n = x * 2, x > 1
+        ctx.mark_non_differentiable(n)
+        return y, n
+    @staticmethod
+    def backward(ctx, grad, _):
+        return grad * 2
+args = (leaf(),)
+def f(x):
+    return Pair.apply(x)[0]
+# %% an `autograd.Function` that returns a number or `None` besides a tensor
+# says: HigherOrderOperator with non-Tensor returns, autograd.Function that returns a non-Tensor
+class Mixed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, 3
+    @staticmethod
+    def backward(ctx, grad, _):
+        return grad * 2
+args = (leaf(),)
+def f(x):
+    y, n = Mixed.apply(x)
+    return y * n

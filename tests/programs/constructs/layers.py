@@ -82,4 +82,5 @@ from torch.nn.utils import prune
 f = prune.l1_unstructured(nn.Linear(4, 4), "weight", amount=2)
 # %% `torch.ao.quantization.FakeQuantize()`
 # says: FakeQuantize, MovingAverageMinMaxObserver
+# do: `torch.fake_quantize_per_tensor_affine`.
 f = torch.ao.quantization.FakeQuantize()

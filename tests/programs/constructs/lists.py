@@ -135,13 +135,14 @@ def f(x):
 # do: `torch.searchsorted` for tensors; for numbers, before the call.
 def f(x):
     return x * bisect.bisect_left([1, 3, 5], 4)
-# %% `heapq.heappush`, `heappop`, `nsmallest`
+# %% `heapq.heappush`, `heappop`
 # says: Attempted to call function marked as skipped: heapq
+# do: `sorted`, or before the call.
 def f(x):
     heap = []
     heapq.heappush(heap, 3)
     heapq.heappush(heap, 1)
-    return x * heapq.heappop(heap) + heapq.nsmallest(1, [3, 1])[0]
+    return x * heapq.heappop(heap)
 # %% `x.shape`, `torch.Size`: `numel()`, slices, `+`, `*x.shape`, `math.prod(x.shape)`
 # says: call_method SizeVariable() numel [] {}
 # says: call_method SizeVariable() __add__

@@ -71,12 +71,13 @@ class Counts(Net):
         self.register_buffer("seen", x.detach())
         return x + self.count + self.seen
 f = Counts()
-# %% `self.parameters()`, `named_parameters()`, `next(self.parameters()).device`, `buffers()`
+# %% `self.parameters()`, `named_parameters()`, `next(self.parameters()).device`, `named_buffers()`
 # says: call_method NNModuleVariable() parameters, call_method UnspecializedNNModuleVariable() named_parameters
+# says: call_method NNModuleVariable() named_buffers [] {}
 class Walks(Net):
     def forward(self, x):
         x = x.to(next(self.parameters()).device)
-        return x + sum(p.square().sum() for p in self.parameters()) + len(dict(self.named_parameters())) + len(list(self.buffers()))
+        return x + sum(p.square().sum() for p in self.parameters()) + len(dict(self.named_parameters())) + len(list(self.buffers())) + len(dict(self.named_buffers()))
 f = Walks()
 # %% `self.modules()`, `self.children()`, `named_children()`, `get_submodule`, `self._modules`
 # says: call_method NNModuleVariable() children
@@ -87,6 +88,7 @@ class Visits(Net):
 f = Visits()
 # %% `self.state_dict()`
 # says: call_method UnspecializedNNModuleVariable state_dict
+# do: `dict(self.named_parameters())`.
 class States(Net):
     def forward(self, x):
         return x + len(self.state_dict())
@@ -99,12 +101,14 @@ class Loads(Net):
         self.load_state_dict(self.state_dict())
         return x + 1
 f = Loads()
-# %% `self.training`, `self.eval()`, `self.train()` inside
+# %% `self.eval()`, `self.train()`, `layer.training = False` inside
 # says: call_method UnspecializedNNModuleVariable eval
+# says: setattr(UserDefinedObjectVariable) training
 class Modes(Net):
     def forward(self, x):
         self.eval()
         x = x + self.training
+        self.layers[0].training = False
         self.train()
         return x
 f = Modes()
@@ -203,10 +207,6 @@ def f(x):
     for p in net.parameters():
         p.requires_grad = False
     return net(x).detach()
-# %% `nn.DataParallel`
-# says: nn.DataParallel
-# do: `DistributedDataParallel`, or the inner module.
-f = nn.DataParallel(Net())
 # %% `copy.deepcopy(self.layer)` in `forward`
 # says: inline in skipfiles: copy.deepcopy
 # do: Before the call; `torch.func.functional_call` with other parameters.
@@ -222,6 +222,7 @@ class Conv(nn.Conv1d):
 f = Conv(1, 1, 1)
 # %% a container of your own with `__getitem__`, `__len__`, `__iter__`
 # says: Custom ModuleDict.__getitem__(key: tuple) produces a graph break
+# says: AssertionError for custom iterable nn.Module, torch.compile doesn't work with custom __getitem__ in model
 class Table(nn.Module):
     def __init__(self):
         super().__init__()
@@ -230,13 +231,51 @@ class Table(nn.Module):
         return self.inner["__".join(key)]
     def __len__(self):
         return len(self.inner)
+    def __iter__(self):
+        return iter(self.inner.values())
 table = Table()
 def f(x):
+    for layer in table:
+        x = layer(x)
     return table["a", "b"](x) * len(table)
 # %% `model.apply(function)` inside
 # says: call_method UnspecializedNNModuleVariable apply
-# do: Before the call.
 net = Net()
 def f(x):
     net.apply(lambda module: None)
     return net(x)
+# %% an attribute that has the name of a method: `self.buffers = [...]`
+# says: TypeError: list object is not callable
+class Renamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.buffers = [1, 2]
+    def forward(self, x):
+        return self.layer(x) + len(self.buffers)
+f = Renamed()
+# %% `register_parametrization(layer, "weight", ...)` inside
+# says: Module parametrization doesn't trace correctly in Dynamo
+# do: Before the call.
+class Negated(nn.Module):
+    def forward(self, x):
+        return -x
+layer = nn.Linear(4, 4)
+def f(x):
+    nn.utils.parametrize.register_parametrization(layer, "weight", Negated())
+    return layer(x)
+# %% a parametrization of your own, registered before
+# says: torch.nn.utils.parametrize, ParametrizedLinear
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
+f = nn.Linear(4, 4)
+nn.utils.parametrize.register_parametrization(f, "weight", Doubled())
+# %% `layer == self.layer0`, `layer is self.layer0`, `layer in self.layers`
+# says: comparison NNModuleVariable() <built-in function eq> NNModuleVariable()
+class Compared(Net):
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) + (layer == self.layers[0]) + (layer is self.layers[1]) + (layer in [self.layers[0]])
+        return x
+f = Compared()

@@ -42,7 +42,6 @@ def f(x):
 # %% `id(value)`
 # says: call_id with args
 # says: call_id not supported with sourceless TensorVariable
-# do: Compare with `is`, or use keys that are constants, such as names.
 def f(x):
     seen = {id(x): 1}
     return x + seen[id(x)]
@@ -74,6 +73,7 @@ def f(x):
     return x * vars(config)["a"] + config.__dict__["a"]
 # %% `globals()["name"]`
 # says: call_function BuiltinVariable(globals)
+# do: The name itself, or a dict of your own.
 LIMIT = 3
 def f(x):
     return x * globals()["LIMIT"]
@@ -160,7 +160,7 @@ def f(x):
 BUFFER = torch.nn.Buffer(torch.ones(4))
 def f(x):
     return x * BUFFER + isinstance(BUFFER, torch.nn.Buffer)
-# %% `value.__class__`, `x.shape.__class__ is torch.Size`
-# says: getattr SizeVariable __class__
+# %% `value.__class__` of a list, a tuple, a text, of `x.shape`
+# says: Unsupported __class__ attr for tuple or list, getattr SizeVariable __class__
 def f(x):
-    return x + (x.shape.__class__ is torch.Size) + ("a".__class__ is str)
+    return x + (x.shape.__class__ is torch.Size) + ("a".__class__ is str) + ([1].__class__ is list) + ((1,).__class__ is tuple)

@@ -6,12 +6,13 @@ from torch.distributions import Bernoulli, Categorical, Normal
 
 
 # %% `random.randint(1, 3)`, `random.uniform(0, 1)`, `random.randrange(5)`
-# says: call_function random.randint
+# says: call_function random.randint, layer drop
+# do: Each call draws anew, as without compiling; a branch on the number compiles each side.
 def f(x):
     return x * random.randint(1, 3) + random.uniform(0, 1) + random.randrange(5)
 # %% `random.random()`
 # says: call_function random.random
-# do: `random.uniform(0, 1)`, which is traced and draws the same number.
+# do: `random.uniform(0, 1)`, which is traced and draws the same number, or `torch.rand`.
 def f(x):
     return x * random.random()
 # %% `random.choice(values)`
@@ -88,6 +89,7 @@ def f(x):
     return x + torch.rand(4)
 # %% `torch.get_rng_state()`, `torch.set_rng_state(...)`
 # says: torch.get_rng_state, torch.random
+# do: Around the call.
 def f(x):
     state = torch.get_rng_state()
     y = torch.rand(4)
@@ -118,7 +120,7 @@ def f(x):
     return y + MultivariateNormal(x, torch.eye(4)).rsample()
 # %% `torch.distributions.kl_divergence(p, q)`
 # says: call_function kl_divergence, _dispatch_kl
-# do: The formula, for two `Normal`: `torch.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5`.
+# do: Its first call breaks, if it was never called uncompiled. The formula of two `Normal`: `torch.log(s2 / s1) + (s1**2 + (m1 - m2) ** 2) / (2 * s2**2) - 0.5`.
 def f(x):
     return torch.distributions.kl_divergence(Normal(x, 1.0), Normal(0.0, 1.0))
 # %% `nn.init.kaiming_normal_`, `xavier_uniform_`, `orthogonal_`, `constant_`

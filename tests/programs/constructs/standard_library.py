@@ -36,6 +36,7 @@ def f(x):
     return x + 0 * time.time() * time.perf_counter()
 # %% `time.sleep(...)`
 # says: call_function time.sleep
+# do: Outside of the compiled function.
 def f(x):
     time.sleep(0)
     return x + 1
@@ -71,7 +72,6 @@ def f(x):
     return x + 0 * os.getpid() * os.cpu_count()
 # %% `pathlib.Path("a") / "b"`
 # says: call_function UserDefinedClassVariable(PosixPath)
-# do: `os.path.join` is traced in earlier releases as well.
 def f(x):
     return x + len((pathlib.Path("a") / "b").name)
 # %% `sys.version_info`, `sys.platform`, `sys.modules`, `sys.maxsize`
@@ -91,11 +91,12 @@ def f(x):
 def f(x):
     logging.getLogger("constructs").info("now")
     return x + 1
-# %% `logger.debug("shape %s", x.shape)`
-# says: Logger method call, call_method UserDefinedObjectVariable(Logger)
+# %% `logger.debug(...)`, `logger.warning(...)` of a `logging.Logger`
+# says: Logger method call, call_method UserDefinedObjectVariable(Logger) warning_once [ConstantVariable()] {}
 # do: Log after the call, or set `torch._dynamo.config.ignore_logging_functions`.
 def f(x):
     logger.debug("shape %s", x.shape)
+    logger.warning("now")
     return x + 1
 # %% `warnings.warn("...")`
 # says: inline in skipfiles: warnings.warn

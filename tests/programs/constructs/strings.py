@@ -41,10 +41,15 @@ def f(x):
 # says: call_method ConstantVariable(str) partition
 def f(x):
     return x + "12".isdigit() + len("1".zfill(3)) + len("a.b".partition(".")[2]) + len("ab".removeprefix("a"))
-# %% `text.translate(table)`, `str.maketrans`
-# says: call_method BuiltinVariable(str) maketrans
+# %% `text.translate(table)`
+# says: call_method ConstantVariable(str) translate
 def f(x):
-    return x * len("abc".translate(str.maketrans("a", "b")))
+    return x * len("abc".translate({97: "z"}))
+# %% `str.maketrans("a", "b")`
+# says: call_method BuiltinVariable(str) maketrans
+# do: Make the table before the compiled function.
+def f(x):
+    return x * len(str.maketrans("a", "b"))
 # %% `text.encode()`
 # says: call_method ConstantVariable(str) encode
 def f(x):
@@ -95,7 +100,12 @@ def f(x):
     return x * int("12") + float("1.5")
 # %% `torch.__version__ >= "2.1"`, `version.parse(...)` of packaging
 # says: call_function UserDefinedClassVariable(Version)
-# do: Compare versions when the module is imported.
 from packaging import version
 def f(x):
     return x + (version.parse("2.1") >= version.parse("2.0")) + (torch.__version__ >= "2.1")
+# %% `f"{x=}"` with a tensor
+# says: FORMAT_VALUE, Dynamo doesn't generate resume calls after graph breaking on log calls
+# do: `f"{x}"` without `=` is traced; or format after the call.
+def f(x):
+    text = f"{x=}"
+    return x + 1

@@ -51,7 +51,6 @@ def f(x):
     return torch.nested.to_padded_tensor(x * 2, 0.0)
 # %% a quantized tensor: `torch.quantize_per_tensor`, `dequantize`
 # says: torch.quantize_per_tensor, quantized nyi in meta tensors
-# do: The tensors of torchao.
 def f(x):
     return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize()
 # %% `torch.fake_quantize_per_tensor_affine`
@@ -155,3 +154,20 @@ def f(x):
 # says: memory_format
 def f(x):
     return x.view(1, 2, 2, 1).to(memory_format=torch.channels_last).contiguous().view(4)
+# %% a subclass with `__getattr__`
+# says: AttributeError: type object 'CustomTensor' has no attribute '__tensor_flatten__'
+# do: Methods and properties instead of `__getattr__`.
+class Asked(torch.Tensor):
+    def __getattr__(self, name):
+        if name == "scale":
+            return 2
+        raise AttributeError(name)
+args = (torch.ones(2).as_subclass(Asked),)
+def f(x):
+    return x * x.scale
+# %% a wrapper subclass (`_make_wrapper_subclass`) made inside, and its inner tensor
+# says: Can't access attribute of wrapper tensor subclass under torch.compile
+from torch.testing._internal.two_tensor import TwoTensor
+def f(x):
+    y = TwoTensor(x, x * 2)
+    return torch.sin(y.a) + (y * 2).b

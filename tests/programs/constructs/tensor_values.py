@@ -46,12 +46,12 @@ def f(x):
 # do: `torch.nonzero_static(x, size=n)`.
 def f(x):
     return torch.nonzero(x).sum() + torch.where(x > 1)[0].sum() + torch.argwhere(x).sum()
-# %% `torch.unique(x)`
-# says: dynamic shape operator: aten._unique2.default
+# %% `torch.unique(x)`, `torch.unique_consecutive(x)`
+# says: dynamic shape operator: aten._unique2.default, aten.unique_consecutive.default
 # do: Before or after the call.
 args = (torch.tensor([1, 2, 2]),)
 def f(x):
-    return torch.unique(x).sum()
+    return torch.unique(x).sum() + torch.unique_consecutive(x).sum()
 # %% `torch.bincount(x)`
 # says: dynamic shape operator: aten.bincount.default
 # do: `F.one_hot(x, n).sum(0)`.

@@ -16,12 +16,10 @@ def f(x):
     return x + torch.tensor([1, 2, 3, x.shape[0]]) + torch.tensor(2.0) + torch.as_tensor(3)
 # %% `torch.tensor([x, y])` of tensors
 # says: torch.tensor call with list of tensors
-# do: `torch.stack([x, y])`.
 def f(x):
     return torch.tensor([x[0], x[1]])
 # %% `torch.FloatTensor([1.0])`, `torch.Tensor([1])`
 # says: call_function UserDefinedClassVariable(torch.FloatTensor), torch.Tensor() constructor
-# do: `torch.tensor([1.0, 2.0])`.
 def f(x):
     return x + torch.FloatTensor([1.0]) + torch.Tensor([1])
 # %% `x.shape`, `size(0)`, `dim()`, `numel()`, `ndim`, `stride()`, `is_contiguous()`, `element_size()`
@@ -44,31 +42,30 @@ def f(x):
 # says: call_method TensorVariable() type [] {}
 def f(x):
     return x + (x.type() == "torch.FloatTensor")
-# %% `torch.cuda.is_available()`, `torch.cuda.device_count()`
-# says: torch.cuda.is_available, call_function torch.cuda.device_count
+# %% `torch.cuda.is_available()`
+# says: torch.cuda.is_available
 def f(x):
-    return x + torch.cuda.is_available() + torch.cuda.device_count() + 1
+    return x + torch.cuda.is_available() + 1
+# %% `torch.cuda.device_count()`
+# says: call_function torch.cuda.device_count, torch.* op returned non-Tensor int
+# do: Before the call.
+def f(x):
+    return x + torch.cuda.device_count()
 # %% `torch.backends.mps.is_available()`
 # says: torch.* op returned non-Tensor bool call_function
 # do: Before the call.
 def f(x):
     return x + torch.backends.mps.is_available()
-# %% `torch.backends.cuda.matmul.allow_tf32 = True`
-# says: setattr torch.backends
-# do: Before the call.
-def f(x):
-    torch.backends.cuda.matmul.allow_tf32 = True
-    return x + 1
 # %% `torch.get_default_dtype()`, `torch.is_grad_enabled()`, `torch.is_tensor(x)`, `torch.is_complex(x)`, `torch.is_autocast_enabled()`
 # says: torch.is_complex, torch.get_autocast_gpu_dtype
 def f(x):
     return x.to(torch.get_default_dtype()) + torch.is_grad_enabled() + torch.is_tensor(x) + torch.is_complex(x) + torch.is_autocast_enabled()
-# %% `torch.set_default_dtype(...)` inside
+# %% `torch.set_default_dtype(torch.float64)` inside
 # says: call_function torch.set_default_dtype
 # do: Before the call, and pass `dtype=`.
 def f(x):
-    torch.set_default_dtype(torch.float32)
-    return x + 1
+    torch.set_default_dtype(torch.float64)
+    return x + torch.ones(4)
 # %% `x[0]`, `x[:, None]`, `x[..., 1:]`, `x[[0, 2]]`, `x[i, j]`, `x[::2]`
 # says: call_method TensorVariable() __getitem__
 def f(x):
@@ -111,7 +108,7 @@ def f(x):
     return torch.linalg.lstsq(torch.eye(4), x.view(4, 1)).solution
 # %% a function under `torch.jit.script`
 # says: inline in skipfiles: torch.jit, ScriptFunction
-# do: Call the Python function instead of the scripted one.
+# do: A scripted *module* breaks ([GB4695](causes/gb4695.md)): call the Python module.
 @torch.jit.script
 def scripted(x):
     return x + 1
@@ -138,15 +135,8 @@ def f(x):
 import copy
 def f(x):
     return copy.copy(x) * 2
-# %% `torch.cuda.empty_cache()`
-# says: inline in skipfiles: torch.cuda.memory
-# do: Around the call.
-def f(x):
-    torch.cuda.empty_cache()
-    return x + 1
 # %% `x.nbytes`
 # says: getattr TensorVariable nbytes
-# do: `x.numel() * x.element_size()`.
 def f(x):
     return x + x.nbytes
 # %% `torch.stft`, `torch.istft`
@@ -157,3 +147,15 @@ def f(x):
 # says: call_method TensorVariable() to non_blocking
 def f(x):
     return x.to("cpu", non_blocking=True) + 1
+# %% `torch.from_dlpack(array)`
+# says: call_function args: UserDefinedObjectVariable(ndarray), torch.from_dlpack
+# do: `torch.from_numpy(array)`, or before the call.
+import numpy as np
+args = (torch.ones(2), np.ones(2, dtype=np.float32))
+def f(x, a):
+    return x + torch.from_dlpack(a)
+# %% `torch.ops.aten.len("hello")` and other operators of TorchScript
+# says: torch.* op returned non-Tensor int call_function aten.len
+# do: Python's `len`.
+def f(x):
+    return x + torch.ops.aten.len("hello")

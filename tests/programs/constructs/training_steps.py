@@ -100,3 +100,15 @@ args = (torch.ones(2),)
 def f(x):
     SCHEDULER.step()
     return x + 1
+# %% an optimizer made inside: `torch.optim.SGD(...)`
+# says: Irrecoverable graph break in optimizer init, instantiate optimizer outside of the compiled function
+# do: Make it outside.
+WEIGHT = nn.Parameter(torch.ones(2))
+args = (torch.ones(2),)
+def f(x):
+    optimizer = torch.optim.SGD([WEIGHT], lr=0.1)
+    return x * len(optimizer.param_groups)
+# %% a loss made inside: `nn.CrossEntropyLoss()(x, y)`
+# says: instantiate criterion outside of the compiled function
+def f(x):
+    return nn.CrossEntropyLoss()(x.view(2, 2), torch.tensor([0, 1]))

@@ -129,15 +129,15 @@ def of_cause(ident: str) -> tuple[list[str], list[str]]:
 
 def _releases(measured: dict[str, str]) -> str:
     """Return what happens in the newest release and since when, and what happened before."""
-    periods = itertools.groupby(measured, measured.__getitem__)
-    *earlier, (outcome, first) = [(outcome, next(releases)) for outcome, releases in periods]
-    if not earlier:
-        return _in_words(outcome)
+    periods = [(outcome, list(releases)) for outcome, releases in itertools.groupby(measured, measured.__getitem__)]
+    *earlier, (outcome, newest) = periods
     words = _in_words(outcome)
-    before = [f"{_minor(release)}: {_in_words(known)}" for known, release in reversed(earlier)]
+    if not earlier:
+        return words
+    before = [f"{', '.join(map(_minor, releases))}: {_in_words(known)}" for known, releases in reversed(earlier)]
     if words.startswith("breaks") and all(known.startswith(("GB", "break")) for known, _ in earlier):
         return "; ".join([words, *(text.replace("breaks, ", "") for text in before)])
-    return "; ".join([f"{words} since {_minor(first)}", *before])
+    return "; ".join([f"{words} since {_minor(newest[0])}", *before])
 
 
 def _minor(release: str) -> str:
@@ -152,16 +152,15 @@ def _in_words(outcome: str) -> str:
     if not outcome.startswith("GB"):
         return f"error `{outcome}`"
     ident = outcome.removesuffix(_CAPTURED)
-    page = ident.lower() if ident in _CAUSES else f"others.md#{ident.lower()}"
-    link = f"breaks, [{ident}](causes/{page if '#' in page else page + '.md'})"
+    link = f"breaks, [{ident}](causes/{ident.lower()}.md)" if ident in _CAUSES else f"breaks, {ident}"
     return link if ident == outcome else f"{link}; one graph with `fullgraph=True`"
 
 
 def _words(construct: Construct) -> str:
     said = [f"`{_cell(text)}`" for text in construct.says]
-    newest = list(outcomes()[construct.name].values())[-1].removesuffix(_CAPTURED)
-    if newest in _CAUSES:
-        said.append(f"*{_CAUSES[newest].names[0]}*")
+    causes = {outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values()} & set(_CAUSES)
+    names = {_CAUSES[ident].names[0] for ident in sorted(causes)}
+    said += [f"*{name}*" for name in sorted(names - set(construct.says))]
     words = ", ".join(said)
     return f"{words}. {_cell(construct.advice)}" if construct.advice else words
 

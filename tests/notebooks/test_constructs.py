@@ -34,7 +34,7 @@ def quiet() -> Iterator[None]:
 @pytest.mark.parametrize(
     "construct",
     [
-        pytest.param(construct, id=construct.name, marks=[] if number % 12 == 0 else [pytest.mark.exhaustive])
+        pytest.param(construct, id=construct.name, marks=[] if number % 25 == 0 else [pytest.mark.exhaustive])
         for number, construct in enumerate(ALL)
     ],
 )
@@ -54,14 +54,17 @@ def test_the_page_has_a_row_for_every_construct() -> None:
     page = constructs.with_tables(PAGE)
     assert re.findall(r"^% constructs: (\w+)$", PAGE, re.MULTILINE) != []
     assert sorted(re.findall(r"^% constructs: (\w+)$", PAGE, re.MULTILINE)) == sorted(GROUPS)
-    rows = [line for line in page.splitlines() if re.match(r"\| .* \| (traced|breaks, |error |different)", line)]
+    rows = [line for line in page.splitlines() if re.match(r"\| .* \| (traced(?!\?)|breaks|error |different)", line)]
     assert len(rows) == len(ALL)
 
 
 def test_a_row_says_since_when_and_what_to_do() -> None:
     row = next(line for line in constructs.with_tables(PAGE).splitlines() if line.startswith("| `random.random()`"))
-    assert "breaks, [GB0007](causes/gb0007.md)" in row
-    assert "*Attempted to call function marked as skipped*. `random.uniform(0, 1)`" in row
+    assert row == (
+        "| `random.random()` | traced since 2.15; 2.9, 2.13: breaks, [GB0007](causes/gb0007.md) | "
+        "`call_function random.random`, *Attempted to call function marked as skipped*. "
+        "`random.uniform(0, 1)`, which is traced and draws the same number, or `torch.rand`. |"
+    )
 
 
 def test_every_construct_has_words_to_search_for() -> None:

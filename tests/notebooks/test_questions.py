@@ -606,7 +606,7 @@ Unsupported: call_method ListVariable() copy [] {} | traced#lists-and-tuples | `
 call_function BuiltinVariable(zip) with an object of mine | traced#classes | `__getitem__` only
 is a set of enums supported? | traced#dicts-sets-enums-collections | a member of an `Enum` as a key
 super().__setattr__ non-function or method super | traced#classes | slot wrapper '__setattr__'
-random.Random(seed) in compiled code | traced#random-numbers-and-distributions | issue 145445
+random.Random(seed) in compiled code | traced#random-numbers-and-distributions | the same number in each call
 sig.bind(*args) breaks | traced#the-standard-library | UserDefinedObjectVariable(Signature) bind
 torch.compile does not support sparse Tensors | traced#sparse-nested-quantized-tensors-subclasses | `to_dense()` before
 functools.partial as an argument | traced#itertools-functools-operator | FunctoolsPartialVariable

@@ -112,6 +112,7 @@ model = Model()
 def f(x):
     return x * model.factor
 # %% `functools.cached_property`, read before the compiled function
+# says: UserDefinedObjectVariable cached_property
 class Model:
     @functools.cached_property
     def factor(self):

@@ -6,7 +6,8 @@ from torch.distributions import Bernoulli, Categorical, Normal
 
 
 # %% `random.randint(1, 3)`, `random.uniform(0, 1)`, `random.randrange(5)`
-# says: call_function random.randint, layer drop
+# says: call_function random.randint
+# says: torch.compile does not work for layer drop
 # do: Each call draws anew, as without compiling; a branch on the number compiles each side.
 def f(x):
     return x * random.randint(1, 3) + random.uniform(0, 1) + random.randrange(5)
@@ -40,7 +41,7 @@ def f(x):
     return x * random.uniform(0, 1)
 # %% `rng = random.Random(0)`; `rng.randint(1, 9)`
 # says: call_function UserDefinedClassVariable(random.Random), random.Random object
-# do: Draw before the call: releases may draw the same number in each call (issue 145445).
+# do: Draw before the call: [a bug](known_bugs.md#wrong-results), issue 145445, gives the same number in each call before 2.15.
 RNG = random.Random(0)
 def f(x):
     return x * RNG.randint(1, 9)

@@ -23,6 +23,13 @@ OUTCOMES = Path(__file__).parent / "constructs.json"
 _PLACE = re.compile(r"^% constructs: (\w+)\n.*$", re.MULTILINE)
 _CAUSES = {cause.id: cause for cause in CAUSES}
 _CAPTURED = ", captured by fullgraph"
+_IN_WORDS = {
+    "break": "breaks",
+    "different result": "different result",
+    "traced": "traced",
+    "traced, aot_eager fails": "traced, but the backend `aot_eager` fails",
+    "traced, aot_eager differs": "traced, but the result differs with `aot_eager`",
+}
 
 
 @dataclass(frozen=True)
@@ -145,10 +152,8 @@ def _minor(release: str) -> str:
 
 
 def _in_words(outcome: str) -> str:
-    if outcome == "break":
-        return "breaks"
-    if outcome in {"traced", "different result"}:
-        return outcome
+    if outcome in _IN_WORDS:
+        return _IN_WORDS[outcome]
     if not outcome.startswith("GB"):
         return f"error `{outcome}`"
     ident = outcome.removesuffix(_CAPTURED)

@@ -110,7 +110,7 @@ def f(x, proxy):
     return x * proxy.n * proxy.scale
 # %% `__getattribute__` of your class
 # says: UserDefined with non-function __getattribute__
-# do: `__getattr__`, which is called for missing names only.
+# do: Use `__getattr__`, which is called for missing names only.
 class Loud:
     n = 2
     def __getattribute__(self, name):
@@ -222,7 +222,7 @@ def f(x):
 # %% `Box[int](2)` of a class with `Generic[T]`
 # says: call_function UserDefinedClassVariable(Generic)
 # says: call_method TypingVariable() __getitem__
-# do: `Box(2)`: the types in brackets change nothing at run time.
+# do: Use `Box(2)`: the types in brackets change nothing at run time.
 T = TypeVar("T")
 class Box(Generic[T]):
     def __init__(self, value):
@@ -330,7 +330,7 @@ def f(x):
     return x + len(str(Named())) + len(repr(Named()))
 # %% `f"{object}"` of your class
 # says: FORMAT_VALUE UserDefinedObjectVariable
-# do: `f"{str(object)}"`.
+# do: Use `f"{str(object)}"`.
 class Named:
     def __str__(self):
         return "named"

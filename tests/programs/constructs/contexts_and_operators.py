@@ -16,7 +16,7 @@ def f(x):
         return x + 1
 # %% `with torch.device("cpu"):` inside
 # says: Unsupported context manager, torch.device, call_method UserDefinedObjectVariable(set) __contains__
-# do: `device=` in each call, or the context around the call.
+# do: Use `device=` in each call, or the context around the call.
 def f(x):
     with torch.device("cpu"):
         return x + torch.ones(4)
@@ -71,7 +71,7 @@ def f(x):
     return shift(x) * 2
 # %% `torch.library.custom_op` without `register_fake`
 # says: no fake impl registered, unsupported operator
-# do: `@op.register_fake`.
+# do: Use `@op.register_fake`.
 @torch.library.custom_op("constructs::unknown", mutates_args=())
 def unknown(x: torch.Tensor) -> torch.Tensor:
     return x + 1
@@ -79,7 +79,7 @@ def f(x):
     return unknown(x) * 2
 # %% `torch.compiler.disable(f)(x)`
 # says: call torch._dynamo.disable() wrapped function
-# do: A break on purpose. `torch.compiler.allow_in_graph` or a custom operator is none.
+# do: This breaks on purpose. A custom operator does not.
 @torch.compiler.disable
 def eager(x):
     return x + 1
@@ -87,7 +87,7 @@ def f(x):
     return eager(x) * 2
 # %% `torch._dynamo.graph_break()`
 # says: torch._dynamo.graph_break
-# do: A break on purpose.
+# do: This breaks on purpose.
 def f(x):
     y = x + 1
     torch._dynamo.graph_break()
@@ -120,7 +120,7 @@ def f(x):
     return x + flag
 # %% `torch._dynamo.mark_dynamic(x, 0)` inside
 # says: mark_dynamic forbidden
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     torch._dynamo.mark_dynamic(x, 0)
     return x + 1
@@ -130,14 +130,14 @@ def f(x):
     return x + torch.distributed.is_available() + torch.distributed.is_initialized()
 # %% a function of a C extension or of ctypes
 # says: Attempted to call function marked as skipped, builtin_function_or_method, PyCapsule
-# do: A custom operator around it (`torch.library.custom_op`).
+# do: Put a custom operator around it (`torch.library.custom_op`).
 import ctypes
 LIBC = ctypes.CDLL(None)
 def f(x):
     return x + LIBC.abs(-3)
 # %% an operator of `TORCH_LIBRARY` without a fake kernel
 # says: unsupported operator: mylib.foo.default
-# do: A fake kernel: `torch.library.register_fake("mylib::foo")`.
+# do: Register a fake kernel: `torch.library.register_fake("mylib::foo")`.
 torch.library.define("constructs::foo", "(Tensor x) -> Tensor")
 torch.library.impl("constructs::foo", "CPU", lambda x: x + 1)
 def f(x):
@@ -171,13 +171,13 @@ def f(x):
     return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
 # %% `torch.compiler.set_stance(...)` inside
 # says: Attempt to trace forbidden callable, set_stance
-# do: Around the call.
+# do: Put it around the call.
 def f(x):
     torch.compiler.set_stance("default")
     return x + 1
 # %% `torch._check_with(ValueError, n > 1, lambda: "a text")`
 # says: torch._check_with, torch_compilable_check
-# do: `torch._check`.
+# do: Use `torch._check`.
 def f(x):
     torch._check_with(ValueError, x.shape[0] > 1, lambda: "too short")
     return x + 1

@@ -25,14 +25,14 @@ def f(x):
 # %% `if x.sum() > 0`, `x + 1 if x.any() else x`
 # says: Dynamic control flow is not supported at the moment. Please use functorch.experimental.control_flow.cond
 # says: generic_jump TensorVariable()
-# do: `torch.where(condition, a, b)`, or `torch.cond`.
+# do: Use `torch.where(condition, a, b)`, or `torch.cond`.
 def f(x):
     if x.sum() > 0:
         x = x * 2
     return x + 1 if x.any() else x
 # %% `while x.norm() > 1`
 # says: Dynamic control flow is not supported at the moment
-# do: A fixed number of steps with `torch.where`, or `torch.while_loop`.
+# do: Use a fixed number of steps with `torch.where`, or `torch.while_loop`.
 def f(x):
     while x.norm() > 1:
         x = x / 2
@@ -45,7 +45,7 @@ def f(x):
     return x + 1
 # %% `assert x.sum() > 0, f"{x}"`: a text with a tensor in it
 # says: assert with non-string message
-# do: A fixed text, or `torch._check`.
+# do: Use a fixed text, or `torch._check`.
 def f(x):
     assert x.sum() > 0, f"not positive: {x.sum().item()}"
     return x + 1
@@ -202,7 +202,7 @@ def f(x):
         return x + 1
 # %% `except* ValueError`, `ExceptionGroup`
 # says: missing: CHECK_EG_MATCH
-# do: Plain `except`.
+# do: Use a plain `except`.
 def f(x):
     try:
         raise ExceptionGroup("all", [ValueError("a")])
@@ -253,7 +253,7 @@ def f(x):
     return inner(x)
 # %% `contextlib.redirect_stdout`
 # says: Unsupported context manager
-# do: Around the call.
+# do: Put it around the call.
 import io
 def f(x):
     with contextlib.redirect_stdout(io.StringIO()):

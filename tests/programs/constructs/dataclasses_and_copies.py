@@ -51,7 +51,7 @@ def f(x):
     return x * settings.a + dataclasses.is_dataclass(settings) + len(dataclasses.fields(settings))
 # %% `dataclasses.asdict(...)`
 # says: inline in skipfiles: dataclasses.asdict, copy.deepcopy
-# do: `{f.name: getattr(o, f.name) for f in dataclasses.fields(o)}`, which copies nothing.
+# do: Use `{f.name: getattr(o, f.name) for f in dataclasses.fields(o)}`, which copies nothing.
 @dataclass
 class Pair:
     a: torch.Tensor
@@ -67,7 +67,7 @@ def f(x):
     return x * Compact(a=3).a
 # %% `copy.copy(values)` of a list or a dict
 # says: inline in skipfiles: copy.copy
-# do: `values.copy()` or `list(values)`.
+# do: Use `values.copy()` or `list(values)`.
 def f(x):
     return sum(copy.copy([x, x])) + copy.copy({"a": x})["a"]
 # %% `copy.copy(object)` of an object of yours
@@ -111,7 +111,7 @@ def f(x):
     return x * SIZE.n
 # %% `pickle.dumps(object)`
 # says: Attempted to call function marked as skipped: pickle
-# do: Before or after the call.
+# do: Call it before or after the compiled function.
 import pickle
 def f(x):
     return x + len(pickle.dumps([1]))

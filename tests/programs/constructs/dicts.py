@@ -139,7 +139,7 @@ def f(x):
     return q.popleft() + q[0] + len(q)
 # %% `deque.rotate(1)`
 # says: call_method DequeVariable() rotate
-# do: `q.appendleft(q.pop())`.
+# do: Use `q.appendleft(q.pop())`.
 def f(x):
     q = deque([1, 2, 3])
     q.rotate(1)
@@ -212,7 +212,7 @@ def f(x):
     return x * {4: 2}[x.shape[0]]
 # %% `d[x.item()]`, a key that is a tensor's value
 # says: call_method ConstDictVariable() __getitem__ [SymNodeVariable()]
-# do: A table as a tensor: `torch.tensor(list(d.values()))[i]`.
+# do: Use a table as a tensor: `table.index_select(0, i)[0]`.
 args = (torch.tensor(1),)
 def f(i):
     return i + {1: 2}[i.item()]
@@ -249,7 +249,7 @@ def f(x, store):
     return store["a"] + len(store) + store.last
 # %% a loop over a set of tensors that is passed in
 # says: iteration over a set of tensors
-# do: A list, or a dict with names.
+# do: Use a list, or a dict with names.
 args = ({torch.ones(3), torch.zeros(2)},)
 def f(tensors):
     return sum(tensor.sum() for tensor in tensors)

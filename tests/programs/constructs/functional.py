@@ -49,7 +49,7 @@ def f(x):
     return x * len([key for key, _ in itertools.groupby([1, 1, 2])]) + len(list(itertools.groupby("aab")))
 # %% `itertools.groupby` by a tensor's value
 # says: itertools.groupby, unsupported key type
-# do: `torch.unique_consecutive` outside, or form the groups before the call.
+# do: Use `torch.unique_consecutive` outside, or form the groups before the call.
 def f(x):
     return x * len([key for key, _ in itertools.groupby([x, x], key=lambda t: t.sum())])
 # %% `itertools.batched` (Python 3.12)
@@ -123,7 +123,7 @@ def f(x):
     return x * model.factor
 # %% `functools.singledispatch`
 # says: Attempted to call function marked as skipped: singledispatch
-# do: An `if isinstance(...)`, or a dict of functions by type.
+# do: Use an `if isinstance(...)`, or a dict of functions by type.
 @functools.singledispatch
 def scaled(x):
     return x * 2
@@ -134,7 +134,7 @@ def f(x):
     return scaled(x) + scaled(1)
 # %% `functools.partialmethod`
 # says: UserDefinedObjectVariable(functools.partialmethod)
-# do: `def double(self, x): return self.scale(x, n=2)`.
+# do: Use `def double(self, x): return self.scale(x, n=2)`.
 class Layer:
     def scale(self, x, n):
         return x * n
@@ -143,7 +143,7 @@ def f(x):
     return Layer().double(x)
 # %% `sorted(values, key=functools.cmp_to_key(compare))`
 # says: call_function functools.cmp_to_key
-# do: A `key` function.
+# do: Use a `key` function.
 def f(x):
     return x * sorted([1, 3], key=functools.cmp_to_key(lambda a, b: b - a))[0]
 # %% `operator.mul`, `add`, `getitem`, `index`, `itemgetter`, `attrgetter`, `methodcaller`
@@ -159,7 +159,7 @@ def f(x):
     return y + operator.contains([1, 2], 2)
 # %% `operator.setitem(values, 0, x)`
 # says: call_function operator.setitem
-# do: `values[0] = x`.
+# do: Use `values[0] = x`.
 def f(x):
     values = [x, x]
     operator.setitem(values, 0, x * 2)

@@ -91,13 +91,13 @@ def f(x):
     return x + (x.round() - x).detach()
 # %% `torch.autograd.grad(y, x)` inside
 # says: torch.autograd.grad, autograd.grad with compiled autograd
-# do: `torch.func.grad`, or `torch._dynamo.config.trace_autograd_ops = True` (2.11).
+# do: Use `torch.func.grad`, or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
 args = (leaf(),)
 def f(x):
     return torch.autograd.grad((x**2).sum(), x)[0]
 # %% a gradient penalty: `torch.autograd.grad(..., create_graph=True)`
 # says: torch.autograd.grad, torch.compile with aot_autograd does not currently support double backward
-# do: `torch.func.grad` inside.
+# do: Use `torch.func.grad` inside.
 args = (leaf(),)
 def f(x):
     return torch.autograd.grad((x**3).sum(), x, create_graph=True)[0].square().sum()
@@ -106,10 +106,17 @@ def f(x):
 def f(x):
     y = torch.func.grad(lambda t: (t**3).sum())(x) + torch.func.jacrev(torch.sin)(x).sum() + torch.func.hessian(lambda t: (t**3).sum())(x).sum()
     return y + torch.func.vjp(torch.sin, x)[1](x)[0] + torch.func.jvp(torch.sin, (x,), (x,))[1]
-# %% `torch.vmap(f)`, `in_dims=`, `randomness="different"`
+# %% `torch.vmap(f)`, `in_dims=`, `chunk_size=`, keyword arguments, `randomness="different"`
 # says: torch.func.vmap, functorch.vmap
+# says: NYI - torch.func.vmap: kwargs arguments are currently unsupported.
 def f(x):
-    return torch.vmap(lambda a, b: a * b, in_dims=(0, None))(x, x).sum() + torch.vmap(lambda t: t + torch.rand(()), randomness="different")(x) * 0
+    y = torch.vmap(lambda a, b: a * b, in_dims=(0, None), chunk_size=2)(x, x).sum()
+    z = torch.vmap(lambda t, n: t * n)(x, n=x)
+    return y + z + torch.vmap(lambda t: t + torch.rand(()), randomness="different")(x) * 0
+# %% `torch.vmap(f, out_dims=None)`
+# says: torch._C._functorch.is_batchedtensor, out_dims of torch.vmap is set to None
+def f(x):
+    return torch.vmap(lambda a, b: (a, b * 2), in_dims=(None, 0), out_dims=(None, 0))(x, x)[1]
 # %% `torch.func.functional_call(model, parameters, x)`
 # says: call_function functional_call, torch.nn.utils.stateless
 layer = nn.Linear(4, 4)
@@ -123,7 +130,7 @@ def f(x):
     return torch.vmap(lambda p: torch.func.functional_call(layers[0], p, (x,)))(PARAMETERS).sum()
 # %% `torch.vmap(F.apply)` of an `autograd.Function`
 # says: Unsupported hasattr call, vmap over autograd.Function
-# do: `torch.vmap(lambda x: F.apply(x))`.
+# do: Use `torch.vmap(lambda x: F.apply(x))`.
 class Tanh(torch.autograd.Function):
     generate_vmap_rule = True
     @staticmethod
@@ -139,12 +146,12 @@ def f(x):
     return torch.vmap(Tanh.apply)(x)
 # %% `x.requires_grad_()` of an argument
 # says: call_method TensorVariable() requires_grad_
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     return x.requires_grad_() * 2
 # %% `x.requires_grad = True`
 # says: setattr(TensorVariable) requires_grad
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     y = x + 1
     y.requires_grad = True
@@ -156,7 +163,7 @@ def f(x):
     return x * 2 + x.requires_grad + x.is_leaf + (x.grad is None)
 # %% `y.grad_fn` of a tensor made inside
 # says: getattr TensorVariable grad_fn
-# do: `x.requires_grad`.
+# do: Use `x.requires_grad`.
 args = (leaf(),)
 def f(x):
     y = x * 2
@@ -170,7 +177,7 @@ def f(x):
     return x * WEIGHT.grad
 # %% `x.retain_grad()`
 # says: call_method TensorVariable() retain_grad
-# do: On the result of the call.
+# do: Call it on the result of the call.
 args = (leaf(),)
 def f(x):
     y = x * 2
@@ -207,13 +214,13 @@ def f(x):
         return x + 1
 # %% `with torch.autograd.set_detect_anomaly(True):`
 # says: Unsupported context manager, detect_anomaly
-# do: Around the call.
+# do: Put it around the call.
 def f(x):
     with torch.autograd.set_detect_anomaly(True):
         return x + 1
 # %% `with torch.autograd.graph.saved_tensors_hooks(pack, unpack):`
 # says: saved_tensors_hooks, save_on_cpu
-# do: Around the call; or activation checkpointing.
+# do: Put it around the call, where the hooks run as without compiling; or activation checkpointing.
 args = (leaf(),)
 def f(x):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):

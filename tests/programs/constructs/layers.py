@@ -59,7 +59,7 @@ def f(x):
     return F.cross_entropy(y, torch.tensor([0, 1])) + F.mse_loss(x, x * 2) + F.binary_cross_entropy(x / 4, x / 4) + F.kl_div(y, y) + F.cosine_similarity(y, y).sum() + F.triplet_margin_loss(y, y, y)
 # %% `F.gaussian_nll_loss`
 # says: Data-dependent branching
-# do: `var = var.clamp(min=1e-6)`, `0.5 * (var.log() + (x - y) ** 2 / var).mean()`.
+# do: Use `var = var.clamp(min=1e-6)`, `0.5 * (var.log() + (x - y) ** 2 / var).mean()`.
 def f(x):
     return F.gaussian_nll_loss(x, x * 2, x)
 # %% `F.ctc_loss`
@@ -82,5 +82,5 @@ from torch.nn.utils import prune
 f = prune.l1_unstructured(nn.Linear(4, 4), "weight", amount=2)
 # %% `torch.ao.quantization.FakeQuantize()`
 # says: FakeQuantize, MovingAverageMinMaxObserver
-# do: `torch.fake_quantize_per_tensor_affine`.
+# do: Use `torch.fake_quantize_per_tensor_affine`.
 f = torch.ao.quantization.FakeQuantize()

@@ -90,7 +90,7 @@ def f(x):
     return sum(values) + y.view(-1) + values[-1]
 # %% `values[tensor]`: a list indexed by a tensor
 # says: call_method ListVariable() __getitem__ [TensorVariable()]
-# do: `torch.stack(values)[i]`, or pass the index as a number.
+# do: Use `torch.stack(values).index_select(0, i)[0]`, or pass the index as a number.
 args = (torch.ones(2), torch.tensor(1))
 def f(x, i):
     return [x, x * 2][i]
@@ -132,12 +132,12 @@ def f(x):
     return pair.left * pair[1] + left * right + len(Pair._fields) + pair._asdict()["right"]
 # %% `bisect.bisect_left(values, n)`, `bisect.insort`
 # says: Attempted to call function marked as skipped: bisect
-# do: `torch.searchsorted` for tensors; for numbers, before the call.
+# do: Use `torch.searchsorted` for tensors; for numbers, before the call.
 def f(x):
     return x * bisect.bisect_left([1, 3, 5], 4)
 # %% `heapq.heappush`, `heappop`
 # says: Attempted to call function marked as skipped: heapq
-# do: `sorted`, or before the call.
+# do: Use `sorted`, or before the call.
 def f(x):
     heap = []
     heapq.heappush(heap, 3)

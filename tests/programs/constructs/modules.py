@@ -49,7 +49,7 @@ class Chosen(Net):
 f = Chosen()
 # %% `self.layers[i]` with a tensor
 # says: call_method NNModuleVariable() __getitem__ [TensorVariable()]
-# do: A number as an argument; or stack the weights and index them.
+# do: Pass a number as an argument; or stack the weights and index them.
 args = (torch.ones(4), torch.tensor(1))
 class Routed(Net):
     def forward(self, x, i):
@@ -88,14 +88,14 @@ class Visits(Net):
 f = Visits()
 # %% `self.state_dict()`
 # says: call_method UnspecializedNNModuleVariable state_dict
-# do: `dict(self.named_parameters())`.
+# do: Use `dict(self.named_parameters())`.
 class States(Net):
     def forward(self, x):
         return x + len(self.state_dict())
 f = States()
 # %% `self.load_state_dict(...)` inside
 # says: call_method UnspecializedNNModuleVariable load_state_dict
-# do: Before the call.
+# do: Do it before the call.
 class Loads(Net):
     def forward(self, x):
         self.load_state_dict(self.state_dict())
@@ -119,7 +119,7 @@ def f(x):
     return nn.Linear(4, 4)(x)
 # %% `self.layer = nn.Linear(...)` at the first call
 # says: setattr(NNModuleVariable), nn.Module constructor
-# do: In `__init__`, or call the model once before it is compiled.
+# do: Make it in `__init__`, or call the model once before it is compiled.
 class Lazy(nn.Module):
     def __init__(self):
         super().__init__()
@@ -137,20 +137,25 @@ class Moves(Net):
 f = Moves()
 # %% `register_forward_hook`, `register_forward_pre_hook` before compiling
 # says: forward hooks, nn.Module forward/_pre hooks, forward_pre_hook triggered graph break
+# says: nn.Module forward hook ends up with a separate graph
+# do: A hook that breaks (it prints, it logs) makes its module run eagerly.
 f = Net()
 f.register_forward_hook(lambda module, args, result: result * 2)
 f.layers[0].register_forward_pre_hook(lambda module, args: (args[0] + 1,))
 # %% `register_forward_hook` inside the compiled function
 # says: call_method UnspecializedNNModuleVariable register_forward_hook
-# do: Before the call.
+# do: Do it before the call.
 net = Net()
 def f(x):
     net.layers[0].register_forward_hook(lambda module, args, result: result * 2)
     return net(x)
-# %% `register_full_backward_hook` of a module
+# %% `register_full_backward_hook`, `register_full_backward_pre_hook` of a module
 # says: backward hooks, full_backward_pre_hook induces a graph break
+# says: call_method NNModuleVariable() _get_backward_hooks [] {}
+# do: It is one graph with `torch._dynamo.config.compiled_autograd = True`; or compile the code around this module.
 net = Net()
 net.layers[0].register_full_backward_hook(lambda module, grad, out: None)
+net.layers[1].register_full_backward_pre_hook(lambda module, out: None)
 def f(x):
     return net(x)
 # %% `x.register_hook(...)` of an intermediate tensor
@@ -201,7 +206,7 @@ class Properties(Net):
 f = Properties()
 # %% a frozen layer: `for p in layer.parameters(): p.requires_grad = False` inside
 # says: setattr(TensorVariable) requires_grad
-# do: Before the call.
+# do: Do it before the call.
 net = Net()
 def f(x):
     for p in net.parameters():
@@ -209,7 +214,7 @@ def f(x):
     return net(x).detach()
 # %% `copy.deepcopy(self.layer)` in `forward`
 # says: inline in skipfiles: copy.deepcopy
-# do: Before the call; `torch.func.functional_call` with other parameters.
+# do: Do it before the call; `torch.func.functional_call` with other parameters.
 import copy
 net = nn.Linear(4, 4)
 def f(x):
@@ -256,7 +261,7 @@ class Renamed(nn.Module):
 f = Renamed()
 # %% `register_parametrization(layer, "weight", ...)` inside
 # says: Module parametrization doesn't trace correctly in Dynamo
-# do: Before the call.
+# do: Do it before the call.
 class Negated(nn.Module):
     def forward(self, x):
         return -x

@@ -73,7 +73,7 @@ def f(x):
     return x * vars(config)["a"] + config.__dict__["a"]
 # %% `globals()["name"]`
 # says: call_function BuiltinVariable(globals)
-# do: The name itself, or a dict of your own.
+# do: Use the name itself, or a dict of your own.
 LIMIT = 3
 def f(x):
     return x * globals()["LIMIT"]
@@ -96,12 +96,12 @@ def f(x):
     return abs(x) + x.round(decimals=1)
 # %% `pow(x, 2)` of a tensor
 # says: call_function BuiltinVariable(pow) [TensorVariable()]
-# do: `x**2` or `torch.pow(x, 2)`.
+# do: Use `x**2` or `torch.pow(x, 2)`.
 def f(x):
     return pow(x, 2)
 # %% `round(x.item(), 1)`
 # says: call_function BuiltinVariable(round) [TensorVariable()]
-# do: `x.round(decimals=1)`.
+# do: Use `x.round(decimals=1)`.
 def f(x):
     return x * round(x.sum().item(), 1)
 # %% `int(x.sum())`, `float(x.mean())`, `x.item()`

@@ -76,7 +76,7 @@ def f(x):
     return x * sum(x.numpy().tolist())
 # %% `if a.max() > 1`
 # says: Data-dependent branching with non-constant __bool__ method
-# do: `np.where`, or `torch.where`.
+# do: Use `np.where`, or `torch.where`.
 def f(x):
     return x + 1 if x.numpy().max() > 1 else x
 # %% `np.random.rand()`
@@ -97,7 +97,7 @@ def f(x):
     return x / np.sqrt(x.shape[0])
 # %% `torch.zeros(int(np.prod(x.shape)))`: a number of NumPy as a size
 # says: call_function zeros NumpyNdarrayVariable, Unsupported: numpy.prod
-# do: `math.prod(shape)`.
+# do: Use `math.prod(shape)`.
 def f(x):
     return torch.zeros(int(np.prod(x.shape))) + x
 # %% `np.pi`, `np.newaxis`
@@ -132,13 +132,13 @@ def f(x):
     return x + torch.from_numpy(np.bincount(x.numpy().astype(int)))[0]
 # %% `np.save(...)`
 # says: Attempted to call function marked as skipped: numpy.save
-# do: Before or after the compiled function.
+# do: Call it before or after the compiled function.
 import io
 def f(x):
     np.save(io.BytesIO(), np.ones(2))
     return x + 1
 # %% `a.tobytes()`
 # says: call_method NumpyNdarrayVariable() tobytes
-# do: Before or after the compiled function.
+# do: Call it before or after the compiled function.
 def f(x):
     return x * len(x.numpy().tobytes())

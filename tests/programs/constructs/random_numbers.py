@@ -13,29 +13,29 @@ def f(x):
     return x * random.randint(1, 3) + random.uniform(0, 1) + random.randrange(5)
 # %% `random.random()`
 # says: call_function random.random
-# do: `random.uniform(0, 1)`, which is traced and draws the same number, or `torch.rand`.
+# do: Use `random.uniform(0, 1)`, which is traced and draws the same number, or `torch.rand`.
 def f(x):
     return x * random.random()
 # %% `random.choice(values)`
 # says: inline in skipfiles: choice
-# do: Draw an index with `random.randint`, or draw before the call.
+# do: Draw before the call: an index from `random.randint` breaks as well, where it indexes a list.
 def f(x):
     return x * random.choice([1, 2])
 # %% `random.shuffle(values)`, `random.sample(values, 2)`
 # says: inline in skipfiles: shuffle
-# do: Before the call; `torch.randperm` for tensors.
+# do: Do it before the call; `torch.randperm` for tensors.
 def f(x):
     values = [1, 2, 3]
     random.shuffle(values)
     return x * values[0] + random.sample(values, 2)[0]
 # %% `random.gauss(0, 1)`
 # says: inline in skipfiles: gauss
-# do: Before the call, or `torch.randn`.
+# do: Draw before the call, or use `torch.randn`.
 def f(x):
     return x * random.gauss(0, 1)
 # %% `random.seed(0)`
 # says: inline in skipfiles: seed
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     random.seed(0)
     return x * random.uniform(0, 1)
@@ -56,7 +56,7 @@ def f(x):
     return x.clone().normal_() + x.clone().uniform_() + x.clone().bernoulli_(0.5) + x.clone().exponential_()
 # %% `x.random_(0, 5)`
 # says: call_method TensorVariable() random_
-# do: `torch.randint_like(x, 0, 5)`.
+# do: Use `torch.randint_like(x, 0, 5)`.
 def f(x):
     return x.clone().random_(0, 5)
 # %% `F.dropout(x, 0.5)`, `nn.Dropout` in training
@@ -71,26 +71,26 @@ def f(x):
     return x + torch.randn(4, generator=GENERATOR)
 # %% `torch.Generator().manual_seed(0)` made inside
 # says: call_function UserDefinedClassVariable(torch.Generator)
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     generator = torch.Generator()
     generator.manual_seed(0)
     return x + 1
 # %% `generator.initial_seed()`, `generator.get_state()`
 # says: call_method UserDefinedObjectVariable(torch._C.Generator) get_state
-# do: Before the call.
+# do: Do it before the call.
 GENERATOR = torch.Generator().manual_seed(0)
 def f(x):
     return x + GENERATOR.initial_seed() + len(GENERATOR.get_state())
 # %% `torch.manual_seed(0)` inside
 # says: inline in skipfiles: torch.manual_seed
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     torch.manual_seed(0)
     return x + torch.rand(4)
 # %% `torch.get_rng_state()`, `torch.set_rng_state(...)`
 # says: torch.get_rng_state, torch.random
-# do: Around the call.
+# do: Put it around the call.
 def f(x):
     state = torch.get_rng_state()
     y = torch.rand(4)
@@ -98,13 +98,13 @@ def f(x):
     return x + y
 # %% `with torch.random.fork_rng():`
 # says: Unsupported context manager, fork_rng
-# do: Around the call.
+# do: Put it around the call.
 def f(x):
     with torch.random.fork_rng(devices=[]):
         return x + torch.rand(4)
 # %% `torch.initial_seed()`
 # says: inline in skipfiles: torch.initial_seed
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     return x + 0 * torch.initial_seed()
 # %% `Normal(x, 1).rsample()`, `log_prob`, `entropy`, `Categorical(logits=x).sample()`
@@ -131,6 +131,6 @@ def f(x):
     return torch.nn.init.orthogonal_(y) + torch.nn.init.constant_(y, 2)
 # %% `nn.init.trunc_normal_`
 # says: inline in skipfiles: torch.nn.init, aten._local_scalar_dense
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     return torch.nn.init.trunc_normal_(x.clone())

@@ -84,7 +84,7 @@ def f(x):
     return x * len(re.findall("a", "aab")) + len(re.split("a", "bab"))
 # %% `for match in re.finditer(...)`
 # says: call_function UserDefinedObjectVariable(callable_iterator)
-# do: `re.findall`.
+# do: Use `re.findall`.
 def f(x):
     for found in re.finditer("a", "aab"):
         x = x + found.start()

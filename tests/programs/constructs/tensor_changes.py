@@ -37,7 +37,7 @@ def f(x):
     return y
 # %% `torch.add(x, 1, out=y)` of another size
 # says: out variants with resizing on graph inputs
-# do: `y = torch.add(x, 1)`.
+# do: Use `y = torch.add(x, 1)`.
 args = (torch.ones(2), torch.empty(0))
 def f(x, y):
     torch.add(x, 1, out=y)
@@ -50,7 +50,7 @@ def f(x):
     return y * 2
 # %% `x.resize_(...)`
 # says: call_method TensorVariable() resize_
-# do: `x.new_empty(...)`.
+# do: Use `x.new_empty(...)`.
 def f(x):
     return x.clone().resize_(2, 2)
 # %% `x.data`, `x.detach()`
@@ -59,7 +59,7 @@ def f(x):
     return x.data * 2 + x.detach()
 # %% `x.data = y`
 # says: setattr TensorVariable data, Tensor.data setter
-# do: `x.copy_(y)` under `torch.no_grad()`.
+# do: Use `x.copy_(y)` under `torch.no_grad()`.
 def f(x):
     y = x.clone()
     y.data = torch.zeros(4)

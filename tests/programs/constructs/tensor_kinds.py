@@ -21,17 +21,17 @@ def f(a, x):
     return a @ x
 # %% `torch.sparse_coo_tensor(...)` inside
 # says: torch.sparse_coo_tensor, inline in skipfiles
-# do: `torch.zeros(...).index_put((i, j), values)`.
+# do: Use `torch.zeros(...).index_put((i, j), values)`.
 def f(x):
     return torch.sparse_coo_tensor(torch.tensor([[0, 1, 2, 3]]), x, (4,)).to_dense()
 # %% `torch.sparse_csr_tensor(...)` inside
 # says: torch.sparse_csr_tensor
-# do: Before the call; pass the tensor's parts.
+# do: Do it before the call; pass the tensor's parts.
 def f(x):
     return torch.sparse_csr_tensor(torch.tensor([0, 4]), torch.arange(4), x, (1, 4)).to_dense()
 # %% `x.to_sparse()`, `torch.sparse.mm`
 # says: call_method TensorVariable() to_sparse
-# do: A dense product, or a custom operator around the sparse part.
+# do: Use a dense product, or a custom operator around the sparse part.
 def f(x):
     return torch.sparse.mm(torch.diag(x).to_sparse(), x.view(4, 1))
 # %% `nn.Embedding(..., sparse=True)`, `nn.EmbeddingBag`
@@ -45,7 +45,7 @@ def f(x):
     return (torch.nested.nested_tensor([x, x[:2]], layout=torch.jagged) * 2).values()
 # %% a nested tensor, `layout=torch.strided`, the default
 # says: torch.compile does not support strided NestedTensor
-# do: `layout=torch.jagged`, or pad.
+# do: Use `layout=torch.jagged`, or pad.
 args = (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),)
 def f(x):
     return torch.nested.to_padded_tensor(x * 2, 0.0)
@@ -87,7 +87,7 @@ def f(x):
 def f(x):
     return (x.as_subclass(Plain) * 2)[0] + 1
 # %% a subclass as an argument
-# says: TensorWithTFOverrideVariable
+# says: TensorWithTFOverrideVariable, Multiple dispatch failed for torch._ops.aten.mul.Tensor
 args = (torch.ones(2).as_subclass(Plain),)
 def f(x):
     return x * 2 + x.sum()
@@ -137,7 +137,7 @@ def f(x):
         return x + 1
 # %% a `TorchDispatchMode` inside
 # says: TorchDispatchMode, Unsupported context manager
-# do: Outside: then the compiled function runs uncompiled in the mode.
+# do: Open it outside: then the compiled function runs uncompiled in the mode.
 from torch.utils._python_dispatch import TorchDispatchMode
 class Counting(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -147,7 +147,7 @@ def f(x):
         return x + 1
 # %% `torch.masked.masked_tensor`
 # says: MaskedTensor
-# do: `torch.where` and a mask.
+# do: Use `torch.where` and a mask.
 def f(x):
     return torch.masked.masked_tensor(x, x > 1).to_tensor(0)
 # %% channels-last: `x.to(memory_format=torch.channels_last)`
@@ -156,7 +156,7 @@ def f(x):
     return x.view(1, 2, 2, 1).to(memory_format=torch.channels_last).contiguous().view(4)
 # %% a subclass with `__getattr__`
 # says: AttributeError: type object 'CustomTensor' has no attribute '__tensor_flatten__'
-# do: Methods and properties instead of `__getattr__`.
+# do: Use methods and properties instead of `__getattr__`.
 class Asked(torch.Tensor):
     def __getattr__(self, name):
         if name == "scale":

@@ -48,12 +48,12 @@ def f(x):
     return x + torch.cuda.is_available() + 1
 # %% `torch.cuda.device_count()`
 # says: call_function torch.cuda.device_count, torch.* op returned non-Tensor int
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     return x + torch.cuda.device_count()
 # %% `torch.backends.mps.is_available()`
 # says: torch.* op returned non-Tensor bool call_function
-# do: Before the call.
+# do: Do it before the call.
 def f(x):
     return x + torch.backends.mps.is_available()
 # %% `torch.get_default_dtype()`, `torch.is_grad_enabled()`, `torch.is_tensor(x)`, `torch.is_complex(x)`, `torch.is_autocast_enabled()`
@@ -62,7 +62,7 @@ def f(x):
     return x.to(torch.get_default_dtype()) + torch.is_grad_enabled() + torch.is_tensor(x) + torch.is_complex(x) + torch.is_autocast_enabled()
 # %% `torch.set_default_dtype(torch.float64)` inside
 # says: call_function torch.set_default_dtype
-# do: Before the call, and pass `dtype=`.
+# do: Do it before the call, and pass `dtype=`: `aot_eager` and inductor ignore it.
 def f(x):
     torch.set_default_dtype(torch.float64)
     return x + torch.ones(4)
@@ -93,7 +93,7 @@ def f(x):
     return torch.fft.irfft(torch.fft.rfft(x), 4) + torch.view_as_real(torch.view_as_complex(x.view(2, 2))).view(4)
 # %% complex tensors: `torch.polar`, `torch.complex`, `.real`
 # says: Torchinductor does not support code generation for complex operators. Performance may be worse than eager.
-# do: One graph; inductor runs the complex operations as PyTorch does.
+# do: Inductor runs complex operations as PyTorch does, without fusing them.
 def f(x):
     return (torch.polar(x, x) * torch.complex(x, x)).real + x
 # %% `torch.linalg.inv`, `eigh`, `cholesky`, `qr`, `det`
@@ -103,7 +103,7 @@ def f(x):
     return torch.linalg.inv(m) + torch.linalg.cholesky(m) + torch.linalg.det(m) + torch.linalg.qr(m).R + torch.linalg.eigh(m).eigenvalues
 # %% `torch.linalg.lstsq(a, b)`
 # says: dynamic shape operator: aten.linalg_lstsq
-# do: `torch.linalg.qr` and `solve_triangular`.
+# do: Use `torch.linalg.qr` and `solve_triangular`.
 def f(x):
     return torch.linalg.lstsq(torch.eye(4), x.view(4, 1)).solution
 # %% a function under `torch.jit.script`
@@ -124,14 +124,14 @@ def f(x):
     return torch.Tensor.add(x, 1) + torch.ops.aten.add.Tensor(x, 1) + x.__len__() + (x.__class__ is torch.Tensor)
 # %% `torch.save(...)`
 # says: inline in skipfiles: torch.save
-# do: After the call.
+# do: Do it after the call.
 import io
 def f(x):
     torch.save({"n": 1}, io.BytesIO())
     return x + 1
 # %% `copy.copy(x)` of a tensor
 # says: inline in skipfiles: copy.copy
-# do: `x.view_as(x)`.
+# do: Use `x.view_as(x)`.
 import copy
 def f(x):
     return copy.copy(x) * 2
@@ -149,13 +149,13 @@ def f(x):
     return x.to("cpu", non_blocking=True) + 1
 # %% `torch.from_dlpack(array)`
 # says: call_function args: UserDefinedObjectVariable(ndarray), torch.from_dlpack
-# do: `torch.from_numpy(array)`, or before the call.
+# do: Use `torch.from_numpy(array)`, or before the call.
 import numpy as np
 args = (torch.ones(2), np.ones(2, dtype=np.float32))
 def f(x, a):
     return x + torch.from_dlpack(a)
 # %% `torch.ops.aten.len("hello")` and other operators of TorchScript
 # says: torch.* op returned non-Tensor int call_function aten.len
-# do: Python's `len`.
+# do: Use Python's `len`.
 def f(x):
     return x + torch.ops.aten.len("hello")

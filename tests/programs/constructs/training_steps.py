@@ -21,7 +21,7 @@ def leaf(n=2):
 
 # %% `loss.backward()` inside
 # says: Tensor.backward, call_method TensorVariable() backward
-# do: After the call: its backward pass is compiled as well. Or `torch._dynamo.config.trace_autograd_ops = True` (2.11).
+# do: Call it after the compiled function: its backward pass is compiled as well. Or set `torch._dynamo.config.trace_autograd_ops = True` (2.11).
 WEIGHT = nn.Parameter(torch.ones(2))
 args = (torch.ones(2),)
 def f(x):
@@ -66,7 +66,7 @@ def f(x):
     return x * nn.utils.clip_grad_norm_([WEIGHT], 1.0)
 # %% `optimizer.step()` inside
 # says: torch.optim.Optimizer.step, inline in skipfiles: optimizer
-# do: One graph for the step; the gradients have to be there.
+# do: Compile the step [in a function of its own](where_to_compile.md#the-training-step).
 WEIGHT = nn.Parameter(torch.ones(2))
 WEIGHT.grad = torch.ones(2)
 OPTIMIZER = torch.optim.SGD([WEIGHT], lr=0.1)
@@ -76,7 +76,7 @@ def f(x):
     return x + WEIGHT.detach()
 # %% `optimizer.zero_grad()` inside
 # says: disabled function, Optimizer.zero_grad
-# do: Outside.
+# do: Keep it out of the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 OPTIMIZER = torch.optim.SGD([WEIGHT], lr=0.1)
 args = (torch.ones(2),)
@@ -85,7 +85,7 @@ def f(x):
     return x + 1
 # %% `scaler.scale(loss)` inside
 # says: inline in skipfiles: GradScaler
-# do: Outside.
+# do: Keep it out of the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 SCALER = torch.amp.GradScaler("cpu")
 args = (torch.ones(2),)
@@ -93,7 +93,7 @@ def f(x):
     return SCALER.scale(x.sum() * WEIGHT.sum()).detach()
 # %% `scheduler.step()` inside
 # says: inline in skipfiles: lr_scheduler
-# do: Outside.
+# do: Keep it out of the compiled function.
 WEIGHT = nn.Parameter(torch.ones(2))
 SCHEDULER = torch.optim.lr_scheduler.StepLR(torch.optim.SGD([WEIGHT], lr=0.1), 1)
 args = (torch.ones(2),)

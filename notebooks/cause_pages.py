@@ -450,6 +450,11 @@ def address(ident: str) -> str:
     return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 
 
+def rare_ids() -> set[str]:
+    """Return the ids on the page of rare causes."""
+    return set(_registry()) - {cause.id for cause in CAUSES}
+
+
 def examples_by_kind() -> str:
     """Return a table of the examples by what the code does, with links, in Markdown."""
     by_name = {example.name: example for example in examples()}

@@ -93,7 +93,7 @@ def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
     if page == "known_bugs":
         source[0] = known_bugs.with_lists(source[0])
     if page == "traced":
-        source[0] = constructs.with_tables(source[0])
+        source[0] = constructs.with_tables(source[0], cause_pages.rare_ids())
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.knowledge.causes import CAUSES
 
 if TYPE_CHECKING:
+    from collections.abc import Container
     from types import CodeType
 
 #: One file for each table; ``# %%`` opens a construct.
@@ -88,14 +89,21 @@ def _read(path: Path) -> list[Construct]:
     return found
 
 
-def with_tables(text: str) -> str:
-    """Replace the comments of a page that name a file with tables of its constructs."""
-    return _PLACE.sub(lambda place: _table(constructs()[place[1]]), text)
+def with_tables(text: str, rare: Container[str] = ()) -> str:
+    """Replace the comments of a page that name a file with tables of its constructs.
+
+    Parameters
+    ----------
+    text : str
+    rare : container of str
+        The GB ids on the page of rare causes.
+    """
+    return _PLACE.sub(lambda place: _table(constructs()[place[1]], rare), text)
 
 
-def _table(group: list[Construct]) -> str:
+def _table(group: list[Construct], rare: Container[str]) -> str:
     rows = [
-        f"| {_cell(construct.title)} | {_releases(outcomes()[construct.name])} | {_words(construct)} |"
+        f"| {_cell(construct.title)} | {_releases(outcomes()[construct.name], rare)} | {_words(construct)} |"
         for construct in group
     ]
     programs = group[0].path.read_text(encoding="utf-8")
@@ -134,14 +142,14 @@ def of_cause(ident: str) -> tuple[list[str], list[str]]:
     return breaking, traced
 
 
-def _releases(measured: dict[str, str]) -> str:
+def _releases(measured: dict[str, str], rare: Container[str] = ()) -> str:
     """Return what happens in the newest release and since when, and what happened before."""
     periods = [(outcome, list(releases)) for outcome, releases in itertools.groupby(measured, measured.__getitem__)]
     *earlier, (outcome, newest) = periods
-    words = _in_words(outcome)
+    words = _in_words(outcome, rare)
     if not earlier:
         return words
-    before = [f"{', '.join(map(_minor, releases))}: {_in_words(known)}" for known, releases in reversed(earlier)]
+    before = [f"{', '.join(map(_minor, releases))}: {_in_words(known, rare)}" for known, releases in reversed(earlier)]
     if words.startswith("breaks") and all(known.startswith(("GB", "break")) for known, _ in earlier):
         return "; ".join([words, *(text.replace("breaks, ", "") for text in before)])
     return "; ".join([f"{words} since {_minor(newest[0])}", *before])
@@ -151,14 +159,15 @@ def _minor(release: str) -> str:
     return release.rpartition(".")[0]
 
 
-def _in_words(outcome: str) -> str:
+def _in_words(outcome: str, rare: Container[str]) -> str:
     if outcome in _IN_WORDS:
         return _IN_WORDS[outcome]
     if not outcome.startswith("GB"):
         return f"error `{outcome}`"
     ident = outcome.removesuffix(_CAPTURED)
-    link = f"breaks, [{ident}](causes/{ident.lower()}.md)" if ident in _CAUSES else f"breaks, {ident}"
-    return link if ident == outcome else f"{link}; one graph with `fullgraph=True`"
+    page = f"{ident.lower()}.md" if ident in _CAUSES else f"others.md#{ident.lower()}" if ident in rare else ""
+    words = f"breaks, [{ident}](causes/{page})" if page else f"breaks, {ident}"
+    return words if ident == outcome else f"{words}; one graph with `fullgraph=True`"
 
 
 def _words(construct: Construct) -> str:

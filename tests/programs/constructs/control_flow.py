@@ -107,7 +107,7 @@ def f(x):
     yield x * 2
 # %% a generator that is passed in
 # says: GeneratorObject reconstruct, LocalGeneratorObjectVariable
-# do: Return a list.
+# do: Pass a list.
 args = (torch.ones(2), (n for n in [1, 2]))
 def f(x, numbers):
     return x * sum(numbers)

@@ -101,7 +101,7 @@ def f(x):
 args = (leaf(),)
 def f(x):
     return torch.autograd.grad((x**3).sum(), x, create_graph=True)[0].square().sum()
-# %% `torch.func.grad`, `vjp`, `jvp`, `jacrev`, `hessian`, `value_and_grad`
+# %% `torch.func.grad`, `vjp`, `jvp`, `jacrev`, `hessian`
 # says: torch.func.grad, functorch transforms, HigherOrderOperator
 def f(x):
     y = torch.func.grad(lambda t: (t**3).sum())(x) + torch.func.jacrev(torch.sin)(x).sum() + torch.func.hessian(lambda t: (t**3).sum())(x).sum()

@@ -88,11 +88,13 @@ def f(x):
     return (x.as_subclass(Plain) * 2)[0] + 1
 # %% a subclass as an argument
 # says: TensorWithTFOverrideVariable, Multiple dispatch failed for torch._ops.aten.mul.Tensor
+# do: Inductor works in 2.13 as well.
 args = (torch.ones(2).as_subclass(Plain),)
 def f(x):
     return x * 2 + x.sum()
 # %% a subclass whose `__new__` and `__torch_function__` call `super()`
 # says: __torch_function__, TensorWithTFOverrideVariable
+# do: Inductor works in 2.13 as well.
 class Converted(torch.Tensor):
     def __new__(cls, value):
         return super().__new__(cls, value)
@@ -104,6 +106,7 @@ def f(x):
     return torch.sin(x) * 2
 # %% an attribute of your own on a subclass
 # says: getattr TensorWithTFOverrideVariable
+# do: Inductor works in 2.13 as well.
 class Named(torch.Tensor):
     pass
 NAMED = torch.ones(2).as_subclass(Named)
@@ -112,7 +115,7 @@ args = (NAMED,)
 def f(x):
     return x * x.scale
 # %% a class with `__torch_function__` that is no tensor
-# says: dynamo doesn't support `__torch_function__` on non-tensor classes
+# says: dynamo doesn't support __torch_function__ on non-tensor classes
 class Wrapped:
     def __init__(self, x):
         self.x = x

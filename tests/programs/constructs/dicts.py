@@ -47,12 +47,12 @@ def f(x):
 def f(x):
     d = dict.fromkeys(["a", "b"], 2)
     return x * d.copy()["a"] + d.popitem()[1]
-# %% `fromkeys` of a subclass of `dict`, of `OrderedDict`
+# %% `fromkeys` of a subclass of `dict`
 # says: call_method UserDefinedClassVariable() fromkeys
 class Table(dict):
     pass
 def f(x):
-    return x * Table.fromkeys(["a"], 2)["a"] + OrderedDict.fromkeys(["a"], 2)["a"]
+    return x * Table.fromkeys(["a"], 2)["a"]
 # %% a dict comprehension, a dict of dicts
 # says: <dictcomp>
 def f(x):

@@ -368,7 +368,7 @@ index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | g
 scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
 a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
-json, uuid, hashlib in forward | traced#the-standard-library | Before or after the call
+json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
 any(n > 1 for n in sizes) | traced#built-in-functions | a generator expression
 another prompt compiles again in ComfyUI | libraries#comfyui | is a size
 DeepSpeed with ZeRO 3 | libraries#deepspeed | gathers parameters in hooks

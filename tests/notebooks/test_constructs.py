@@ -79,7 +79,8 @@ def test_the_search_finds_the_page_by_pytorchs_words(site: Path) -> None:
     missing = []
     for construct in ALL:
         for word in re.findall(r"\w+", " ".join(construct.says).lower()):
-            pages = index["terms"].get(stem(word), [])
-            if pages and number not in (pages if isinstance(pages, list) else [pages]):
+            places = [index[kind].get(stem(word), []) for kind in ("terms", "titleterms")]
+            pages = {at for place in places for at in (place if isinstance(place, list) else [place])}
+            if pages and number not in pages:
                 missing.append((construct.name, word))
     assert missing == []

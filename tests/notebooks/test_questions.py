@@ -615,7 +615,7 @@ are generators supported? | traced#branches-loops-generators-exceptions-with | u
 np.linalg.norm in a compiled function | traced#numpy | np.einsum
 hasattr tracing is unsupported | traced#numbers-attributes-types | PythonModuleVariable
 clip_grad_norm_ in the compiled step | traced#training-steps-autocast-checkpointing | nn.utils.clip_grad_norm_
-inline in skipfiles: FunctionCtx.set_materialize_grads | traced#gradients-autograd-function-torch-func | ctx.mark_non_differentiable
+FunctionCtx.set_materialize_grads breaks | traced#gradients-autograd-function-torch-func | ctx.mark_non_differentiable
 BUILD_SET op is unsupported | traced#dicts-sets-enums-collections | a set comprehension
 is layer == self.layer0 traced? | traced#modules-and-hooks | NNModuleVariable() <built-in function eq>
 x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-number-or-a-shape | index_select(0, i)

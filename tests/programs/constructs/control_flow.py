@@ -237,7 +237,8 @@ def f(x):
 @contextlib.contextmanager
 def part():
     yield 2
-args = (torch.ones(2), part())
+def args():
+    return torch.ones(2), part()
 def f(x, context):
     with context as n:
         return x * n

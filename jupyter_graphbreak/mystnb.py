@@ -49,7 +49,7 @@ class ReportRenderer:
 
 
 def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
-    """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB gives it."""
+    """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB provides it."""
     if data.cell_index is None or data.output_index is None:
         return {}
     with contextlib.suppress(Exception):  # MyST-NB does not promise this access

@@ -78,7 +78,7 @@ def break_at_live_generators() -> Iterator[None]:
             gb_type=LIVE_GENERATOR,
             context="",
             explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
-            "does not compile itself, so it keeps its generator.",
+            "does not call torch.compile, so it keeps its generator.",
             hints=["Consume the generator before the break, for example with list(...)."],
         )
 

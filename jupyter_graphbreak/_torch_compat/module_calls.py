@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function; if ``call_compiled`` is compiled, Dynamo skips its frame and compiles the function's.
+    """Call a function; if ``call_compiled`` is compiled, Dynamo skips its frame and compiles the function's frame.
 
     One compiled function for all callables keeps none of them alive, unlike ``torch.compile(model)``.
     """

@@ -148,7 +148,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
 def _without_our_codes(
     codes: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
-    """Return ``isolated_conversion`` without the code of this package that a program calls at a break.
+    """Return ``isolated_conversion`` for all code except this package's own, which a program may call at a break.
 
     Dynamo would compile such code, which captures output for example, and count it.
     """

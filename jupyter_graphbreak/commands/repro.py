@@ -33,7 +33,7 @@ def repro_command(
     compiles: bool,
     seconds: float | None,
 ) -> int:
-    """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script of a finding.
+    """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script that shows a finding.
 
     The script has the functions involved, random inputs of the same kind and the settings. It is reduced step by step,
     and has run in its own process, in an empty folder. The calls of the program that are repeated for it are stopped

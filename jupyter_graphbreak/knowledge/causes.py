@@ -69,7 +69,7 @@ _GROUPS_STEP = ManualStep(
     "Decide whether the groups can be formed before the compiled function: their number depends on the data."
 )
 _BACKWARD_STEP = ManualStep(
-    "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it.",
+    "Decide where the compiled part ends: compile the forward pass, and call backward() and the optimizer after it.",
     is_where_to_end=True,
 )
 _REQUIRES_GRAD_STEP = ManualStep(
@@ -1424,7 +1424,7 @@ CAUSES = (
 #: Functions whose calls break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
-        # Dynamo computes the operator with the tensor, and PyTorch refuses; it formats with a method after the graph.
+        # Dynamo evaluates ``%`` with the tensor, which PyTorch refuses; it calls ``format()`` after the graph.
         pattern=r"""^[rRuU]?(["']).*\1\s*%""",
         causes=("GB0033", "GB0088", "GB0208"),
         title="Tensor formatted with `%`",

@@ -403,7 +403,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The effect that stricter settings would have had in this run, as far as the run shows it.
+    """The effect that stricter settings would have had in this run, as far as the run shows.
 
     Parameters
     ----------

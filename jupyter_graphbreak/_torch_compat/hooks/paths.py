@@ -41,7 +41,7 @@ _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 @contextlib.contextmanager
 def watch_paths(observer: Observer) -> Iterator[None]:
-    """Record questions that are answered differently while compiling, and the lines that run or are skipped."""
+    """Record calls such as ``is_compiling()`` whose answer differs while compiling, and the lines that depend on it."""
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
@@ -67,7 +67,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
 
 
 def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
-    """Make Dynamo answer questions on this thread as uncompiled code would, while the context is open.
+    """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would, on this thread, in the context.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class _TracerSteps:
             return
         instruction = tracer.instructions[index]
         for branch in self._open:
-            if index == branch.eager_target:  # compiled code runs this instruction as well
+            if index == branch.eager_target:  # compiled code also runs this instruction
                 branch.skipped = []
         self._close_branches(lambda branch: index in {branch.eager_target, branch.merge_point})
         targets = self._following_indices(index)

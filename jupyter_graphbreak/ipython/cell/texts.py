@@ -132,7 +132,7 @@ def _stripped_by_ipython(text: str) -> tuple[int, int]:
 
 
 def _stripped_by_magic(text: str) -> tuple[int, int]:
-    """Return the lines above and the columns left of the code that a different cell magic, such as ``%%time``, runs.
+    """Return the numbers of lines above, and of columns left of, the code that a magic such as ``%%time`` runs.
 
     Our own magic may be above that magic, or be the first line of that code.
     """

@@ -27,7 +27,7 @@ _MAX_NAMED = 3
 _MIN_COMPILE_S = 1.0
 #: Shorter times, in seconds, would be shown as zero.
 _NOTABLE_S = 0.05
-#: A block is named if it is repeated at least this often, and if compiling it alone saves at least this share.
+#: A block is named if it is repeated at least this often, and if compiling it alone saves this share of the operations.
 _MIN_REPEATS = 3
 _MIN_BLOCK_SAVING = 0.4
 
@@ -160,9 +160,9 @@ _INTRODUCED_BY = {
 }
 #: Ratios below this are given in per cent.
 _MIN_RATIO = 1.1
-#: Guards are mentioned if they take this share of a call.
+#: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_SHARE = 0.25
-#: Processor time is mentioned if it differs from wall-clock time by this share.
+#: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
 _NOTABLE_DIFFERENCE = 0.25
 #: At most this many entries, and remedies of one entry, are described.
 _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
@@ -372,7 +372,7 @@ def time_with(report: Report, remedy: Remedy) -> str:
 
 
 def slowdown_by(report: Report, remedy: Remedy) -> str:
-    """Say how much a remedy slows a measured call down, if it does: "a call then takes 1.7 ms, not 1.6 ms"."""
+    """Say how much a remedy slows down a measured call, if it does: "a call then takes 1.7 ms, not 1.6 ms"."""
     after, before = _times_with(report, remedy)
     if after is None or before is None or overlap(after, before) or after.median_us < before.median_us:
         return ""

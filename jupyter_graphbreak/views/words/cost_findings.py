@@ -348,7 +348,7 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
 
 
 def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
-    """Name the line that keeps most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
+    """Name the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
 

@@ -70,7 +70,7 @@ _MAX_LINES = 3
 _EACH_KIND_IS_EXPECTED = "Each kind has its own graph, and two graphs are expected."
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MAX_VALUES = 2
-#: From this share of the recompile limit on, there is a warning.
+#: There is a warning if a function reaches this share of the recompile limit.
 _WARNING_SHARE = 0.6
 
 

@@ -1,4 +1,4 @@
-"""Compile code that the user did not ask to compile: it behaves as in eager mode, and Dynamo keeps nothing of it."""
+"""Compile code that the user did not ask to compile: it behaves as in eager mode, and Dynamo forgets it afterwards."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _load_new_globals(original: Callable[..., Any]) -> Callable[..., Any]:
         stored = None
         try:
             stored = _stored_value(self, inst)
-        except (AttributeError, KeyError, TypeError):  # not in this PyTorch: use its own lookup
+        except (AttributeError, KeyError, TypeError):  # not in this PyTorch: use PyTorch's own lookup
             pass
         except Exception as fault:  # noqa: BLE001 - as above
             report_to_run("reading new globals", fault)

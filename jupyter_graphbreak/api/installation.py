@@ -309,7 +309,7 @@ def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
 
 
 def _check_triton(*, is_verified: bool) -> tuple[Requirement, bool]:
-    """Check Triton; also return whether PyTorch's compiler cannot be imported because of it.
+    """Check Triton; also return whether it prevents the import of PyTorch's compiler.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """

@@ -158,7 +158,7 @@ _INTRODUCED_BY = {
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
 }
-#: Ratios below this are given in per cent.
+#: Ratios below this are shown in percent.
 _MIN_RATIO = 1.1
 #: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_SHARE = 0.25
@@ -299,7 +299,7 @@ def _time_in_run_text(entry: EntryCost) -> list[str]:
 
 
 def _device_work_text(entry: EntryCost) -> list[str]:
-    """Return the work that a call gives a CUDA device: "a call launches 12 kernels (eager 48), waits for ..."."""
+    """Return the work of a CUDA device in a call: "a call launches 12 kernels (eager 48), waits for ..."."""
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []

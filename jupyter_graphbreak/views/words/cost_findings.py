@@ -43,7 +43,7 @@ _NOTABLE_SHARE = 0.05
 _WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 #: Calls that keep less memory than this are not described.
 _NOTABLE_GROWTH = 1 << 10
-#: Ratios of times below this are not given.
+#: Ratios of times below this are not shown.
 _MIN_RATIO = 1.1
 #: Compiling that takes fewer seconds than this is not described.
 _NOTABLE_S = 1.0

@@ -36,7 +36,7 @@ class ReportRenderer:
     @staticmethod
     def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
         """Return the nodes for a report or a job, ``None`` for any other output."""
-        if data.mime_type == REST_TYPE:  # the report's own HTML contains it already
+        if data.mime_type == REST_TYPE:  # the report's own HTML already contains it
             return []
         if data.mime_type not in {MIME_TYPE, JOB_MIME_TYPE} or inline:
             return None

@@ -311,7 +311,7 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
         exit_stack.enter_context(patched_on_thread(owner, name, checked))
 
     def check_before_imported_steps() -> None:
-        """Follow the steps in modules imported in the meantime; Inductor is imported when it is first used."""
+        """Follow the steps in modules that were imported since then; Inductor is imported when it is first used."""
         for step in pending[:]:
             module, class_name, name = step
             owner = sys.modules.get(module)

@@ -215,7 +215,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
-    """Return why a function was not compiled again.
+    """Return why a function was not recompiled.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ class SkipTable:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
-        """Add a function that a limit prevented from being compiled again.
+        """Add a function that was not recompiled because of a limit.
 
         Parameters
         ----------

@@ -38,7 +38,7 @@ _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the repor
 _MAX_ERROR_LENGTH = 300
 #: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
-#: The beginnings of PyTorch's reasons for not compiling a frame again; the last two are from torch < 2.11.
+#: The beginnings of PyTorch's reasons for not recompiling a frame; the last two are from torch < 2.11.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
 
 

@@ -365,7 +365,7 @@ def _finding_on_unused_gpu(reason: str) -> Requirement:
     says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
     if shutil.which("nvidia-smi") is None:
         return Requirement("GPU", says)
-    return Requirement("GPU", says, "Compare the driver's version, which `nvidia-smi` prints, with PyTorch's CUDA.")
+    return Requirement("GPU", says, "Compare the driver's version, from `nvidia-smi`, with PyTorch's CUDA version.")
 
 
 def _check_compiled_function(device: torch.device) -> Requirement:

@@ -327,7 +327,7 @@ def _note_plan(observation: Observation, plan: Plan, reason: str) -> None:
 
 
 def _has_dynamo_events(report: Report) -> bool:
-    """Return whether Dynamo compiled, broke, skipped or failed anything."""
+    """Return whether Dynamo captured a graph, broke one, skipped a function or failed."""
     summary = report.summary
     return bool(summary.graphs or summary.breaks or summary.skipped or summary.errors or report.recompiles)
 

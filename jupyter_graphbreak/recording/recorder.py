@@ -371,6 +371,6 @@ def _folders() -> dict[str, str]:
     """Return the folders to which paths in a report are relative."""
     folders = {}
     for name, find in (("folder", Path.cwd), ("home", Path.home)):
-        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, the user has no home
+        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, or the user has no home
             folders[name] = str(find())
     return folders

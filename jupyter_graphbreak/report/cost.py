@@ -105,7 +105,7 @@ class MemoryLine(msgspec.Struct, frozen=True):
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True):
-    """The memory that each of several calls in a row keeps: a leak if the calls continue.
+    """The memory that each of several calls in a row keeps, which is a leak if further calls keep as much.
 
     Parameters
     ----------

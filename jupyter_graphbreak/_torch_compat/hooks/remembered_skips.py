@@ -1,4 +1,4 @@
-"""Hook on compiled functions that Dynamo remembers to skip, and the reasons why it does."""
+"""Hook on compiled functions that Dynamo remembers to skip, with the reasons."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def time_text(us: float) -> str:
 
 
 def cost_verdicts(report: Report) -> list[str]:
-    """Return for each entry whether compiling pays, and how fixing breaks would change that.
+    """Return, for each entry, whether compiling pays off, and how fixing breaks would change that.
 
     "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs;
     without break 1: 1.2 times faster than eager (9 µs)". There is no ratio if the spreads overlap, or if the entry was
@@ -271,7 +271,7 @@ def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
 
 
 def coverage_sentences(report: Report) -> list[str]:
-    """Return for each entry how much of it ran compiled, and after how many calls compiling pays off."""
+    """Return, for each entry, how much of it ran compiled, and after how many calls compiling pays off."""
     cost = report.cost
     if cost is None:
         return []

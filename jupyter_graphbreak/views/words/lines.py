@@ -245,7 +245,7 @@ def _eager_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, S
 
 
 def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
-    """Return for each line the first region that contains it, in nearly linear time.
+    """Return, for each line, the first region that contains it, in nearly linear time.
 
     Parameters
     ----------

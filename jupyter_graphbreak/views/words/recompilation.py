@@ -336,7 +336,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
-    """Return the best remedy that works for the recompiles of a function, if it is shown there."""
+    """Return the best remedy that works for the recompiles of a function, if it is shown at this function."""
     trials = recompile_remedies(report, recompilation)
     return trials.working[0] if trials is not None and trials.working else None
 

@@ -124,7 +124,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
 
 
 def _compilations_left(remedy: Remedy) -> int:
-    """Return the number of compilations that are left with a remedy for recompiles; 0 for other remedies."""
+    """Return the number of compilations that remain with a remedy for recompiles; 0 for other remedies."""
     evidence = remedy.evidence
     if evidence is None or evidence.compilations_after is None:
         return 0
@@ -397,7 +397,7 @@ def _how_to_apply_mark(report: Report, remedy: Remedy) -> Literal["edit", "cell"
 
 
 def compatible_remedies(report: Report) -> list[Remedy]:
-    """Return remedies that can be applied together, those that remove most breaks first.
+    """Return remedies that can be applied together, those that remove the most breaks first.
 
     Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
     so only a further run shows their combined effect. Compiling a part instead of the whole is returned alone, if it

@@ -160,7 +160,7 @@ def _how_run_ended(report: Report) -> str:
 
 
 def _known_bug_advice(error: RunError) -> str:
-    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same one."""
+    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same error."""
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
     return f" If it does not end so without torch.compile: {bug.advice_in_report}." if bug is not None else ""
@@ -353,7 +353,7 @@ def _why_nothing_compiled(report: Report) -> str:
 
 
 def _recompiled_text(report: Report, judgment: str = "") -> str:
-    """Return which function was compiled again and why: "attend was compiled 3 times: scale varied"."""
+    """Return which function was recompiled and why: "attend was compiled 3 times: scale varied"."""
     functions = recompilations(report)
     judgment = f", {judgment}" if judgment else ""
     if len(functions) > 1:

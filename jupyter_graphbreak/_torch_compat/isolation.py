@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def isolated_compilation() -> Iterator[None]:
     """Make Dynamo forget the code that this thread compiled in the context; earlier compiled code is kept.
 
-    Dynamo's counters, its record of varying sizes and the globals for compiled code are restored as well. Code that
+    Dynamo's counters, its record of varying sizes and the globals for compiled code are also restored. Code that
     other threads compile in the meantime is not affected.
     """
     compiled = ThreadCompilations()

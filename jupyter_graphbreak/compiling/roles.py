@@ -294,7 +294,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
 def _drives(value: Any) -> bool:
     """Return whether an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
 
-    A class with a finalizer counts as well.
+    A class with a finalizer also counts.
     """
     class_ = type(value)
     if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it

@@ -63,7 +63,7 @@ def startup_sentence(report: Report) -> str:
 def _waiting_calls_text(report: Report) -> str:
     """Return how many calls waited for recompiles: "for which 3 calls waited".
 
-    Frames that one call compiles again, such as a function and its resume function, count once.
+    Frames that one call recompiles, such as a function and its resume function, count once.
     """
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:

@@ -400,8 +400,8 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     """Return remedies that can be applied together, those that remove the most breaks first.
 
     Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
-    so only a further run shows their combined effect. Compiling a part instead of the whole is returned alone, if it
-    removes all breaks that the others remove, and more breaks or with a better verdict.
+    so only a further run shows their combined effect. A remedy that compiles only a part is returned alone if it
+    removes all breaks that the others remove, and also removes more breaks or has a better verdict.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []

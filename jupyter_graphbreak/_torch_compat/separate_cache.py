@@ -437,7 +437,7 @@ def _separate_wrapper_code() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restored_module_hooks() -> Iterator[None]:
-    """Remove the hooks on all modules that a failed export leaves behind (torch 2.9)."""
+    """Remove the global module hooks that a failed export leaves behind (torch 2.9)."""
     variables = vars(importlib.import_module("torch.nn.modules.module"))
     tables = [table for name, table in variables.items() if name.startswith("_global_") and isinstance(table, dict)]
     copies = [dict(table) for table in tables]

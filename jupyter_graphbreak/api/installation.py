@@ -49,7 +49,7 @@ _COMPILER_TIMEOUT_S = 60
 _VARIABLE_PREFIXES = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _REINSTALL_COMMAND = "pip install --force-reinstall"
 _FIX_FORBIDDEN_PROGRAMS = (
-    "The cache folder may forbid programs (a disk mounted with noexec does): set the variable "
+    "The cache folder may not allow programs to run (as on a disk mounted with noexec): set the variable "
     "TORCHINDUCTOR_CACHE_DIR to a folder elsewhere."
 )
 _MIN_FREE_BYTES = 1 << 30
@@ -279,7 +279,7 @@ def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
 
 @dataclass(frozen=True)
 class _CompilerFailure:
-    """Why compiled code does not run, and whether the compiler itself succeeded."""
+    """The reason why compiled code does not run, and whether the compiler itself succeeded."""
 
     error: str
     is_built: bool = False
@@ -287,7 +287,7 @@ class _CompilerFailure:
 
 def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
-    # Compile in the cache folder, from which inductor loads its code, because programs may be forbidden there.
+    # Compile in the cache folder, from which inductor loads its code, because programs may not be allowed to run there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE_SOURCE)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import CompileKey, Record, StackEntry
 
-#: Longer functions are truncated.
+#: Functions longer than this are truncated.
 _MAX_LINES = 2000
 
 

@@ -33,7 +33,7 @@ _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: A function with more instructions is not searched for the place where two branches meet.
+#: A function with more instructions than this is not searched for the place where two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
@@ -150,7 +150,7 @@ class _AnswerFollower:
         return unique_variable
 
     def question_of(self, tracer: Any) -> AnswerDiffers | None:
-        """Return the question whose answer is on top of the stack."""
+        """Return the question, such as ``is_compiling()``, whose answer is on top of the stack."""
         if not tracer.stack:
             return None
         variable, answer = self._followed.get(id(tracer.stack[-1]), (None, None))

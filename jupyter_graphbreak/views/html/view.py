@@ -107,7 +107,7 @@ _MAX_NAMES = 6
 _MAX_COMPILABLE_CALLS = 4
 #: The number of source lines to load at once.
 LINES_AT_ONCE = 100
-#: Fewer minor breaks are not worth folding.
+#: Fewer minor breaks than this are not worth folding.
 _MIN_FOLDED = 3
 #: Maximum indentation of a scope.
 _MAX_SCOPE_DEPTH = 20

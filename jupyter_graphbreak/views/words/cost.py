@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
 _MAX_NAMED = 3
 _MIN_COMPILE_S = 1.0
-#: Shorter times, in seconds, would be shown as zero.
+#: Times shorter than this, in seconds, would be shown as zero.
 _NOTABLE_S = 0.05
 #: A block is named if it is repeated at least this often, and if compiling it alone saves this share of the operations.
 _MIN_REPEATS = 3

@@ -241,7 +241,7 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return functions between breaks that were recompiled because of values computed there, as one entry."""
+    """Return the functions between breaks that were recompiled because results varied, as one entry."""
     guards = [guard for function in functions for guard in function.guards]
     varied_things = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),

@@ -39,7 +39,7 @@ _CONTEXT_LINES = 2
 #: At most this many remedies for one break, and for combinations, are considered.
 _MAX_REMEDIES_OF_BREAK = 100
 _MAX_COMBINABLE = 200
-#: A remedy with more edits is not combined with others; none of our remedies has this many.
+#: A remedy with more edits than this is not combined with others; none of our remedies has this many.
 _MAX_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
 _MAX_COMPARED_LINES = 500

@@ -44,7 +44,7 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
 
 
 def forget_fx_wraps(number: int) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
+    """Remove the names that :func:`copy_fx_wraps` registered for the copy with the given id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == number]:
         del table[key]

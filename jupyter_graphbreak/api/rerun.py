@@ -155,7 +155,7 @@ class Rerun:
 
     @_collecting_faults
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure the cost of the entries, and the savings of the remedies found before.
+        """Measure the cost of the entries, and the savings of the remedies found earlier.
 
         Parameters
         ----------

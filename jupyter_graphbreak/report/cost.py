@@ -275,7 +275,7 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
-#: What is compiled at once. ``whole``: the whole model; ``blocks``: each block in place; ``nested``: the whole model,
+#: The unit of compilation. ``whole``: the whole model; ``blocks``: each block in place; ``nested``: the whole model,
 #: with each block as a nested region.
 Way = Literal["whole", "blocks", "nested"]
 

@@ -346,7 +346,7 @@ class View:
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
     def why_untried(self, trials: remedies.BreakRemedies) -> str:
-        """Return why no change was tried for a break; empty if one was tried, or if a different part has the reason."""
+        """Return why no change was tried for a break; empty if one was tried, or if the report says why elsewhere."""
         return why_untried(self.report, trials)
 
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:

@@ -163,7 +163,7 @@ def _known_bug_advice(error: RunError) -> str:
     """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same error."""
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
-    return f" If the run does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
+    return f" If it does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:

@@ -229,7 +229,7 @@ LayerDrop: is the random choice fixed? | questions#results | drawn in each call
 rows differ with the size of the batch | cost#is-the-result-right | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
-first request of a server is slow | compile_time#a-server-compile-before-the-first-request | each of these is a guard
+first request of a server is slow | compile_time#a-server-compile-before-the-first-request | guards check each
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index

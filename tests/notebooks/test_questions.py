@@ -229,7 +229,7 @@ LayerDrop: is the random choice fixed? | questions#results | drawn in each call
 rows differ with the size of the batch | cost#is-the-result-right | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
-first request of a server is slow | compile_time#a-server-compile-before-the-first-request | each of these is a guard
+first request of a server is slow | compile_time#a-server-compile-before-the-first-request | guards check each
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
@@ -263,7 +263,7 @@ spawned processes without a main guard | compile_time#worker-processes | __main_
 A different number of tensors was saved | messages#gradients-inference-mode | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
-torch.manual_seed in forward | training#what-breaks-in-training-code | To call before the compiled function
+torch.manual_seed in forward | training#what-breaks-in-training-code | Before the compiled function
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
@@ -436,7 +436,7 @@ compile() unexpected keyword 'optimizer' | messages#in-the-call-or-in-a-setting 
 NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
-One or more background workers are no longer alive | libraries#nnu-net | read the first one above
+One or more background workers are no longer alive | libraries#nnu-net | read the first error above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
 model, block or training step: which one? | where_to_compile | repeats a block
 a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
@@ -474,7 +474,7 @@ what speed-up can I expect? | cost#how-much-faster-will-it-be-on-a-cpu | 163 mod
 does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be-on-a-cpu | get_num_threads
 calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
 the process needs more memory after compiling | cost#out-of-memory-only-when-compiled | about 130 MB
-backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | one that breaks
+backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
 compiled.training is True in eval mode | where_to_compile#the-model | in the right mode
@@ -505,7 +505,7 @@ torch._dynamo.reset() | in_a_notebook#what-a-kernel-remembers-and-how-to-start-c
 tensorrt as a backend | cost#which-backend-one-of-your-own | openvino
 fill the cache in a Docker build | compile_time#kept-on-disk-the-second-start | the same model of GPU
 compile_times() | compile_time#what-takes-the-time | of all compilations so far
-wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every so many steps
+wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every few steps
 run it on a phone | frontends | ExecuTorch
 is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compile` only
 pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`

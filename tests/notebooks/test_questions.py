@@ -344,7 +344,7 @@ Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts i
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
 failed to eagerly compile backwards for dynamic | messages#warnings-that-are-not-errors | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
-___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of another class
+___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
@@ -492,7 +492,7 @@ graph break or recompile: what is the difference? | questions#find-breaks | for 
 EasyDict in a compiled function | common_breaks#in-plain-python | argparse.Namespace
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
 the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
-does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | pads nothing by itself
+does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | PyTorch itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
 Python.h: No such file | in_a_notebook#no-gpu-no-compiler | in the version of your Python

@@ -380,7 +380,7 @@ NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-wi
 CUDA out of memory only when compiled | cost#out-of-memory-only-when-compiled | a break holds
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
-what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | only the run knows
+what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
 eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
 minifier | reproducers | reduces a *graph*
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
@@ -562,7 +562,7 @@ AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-modu
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
 one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
 two losses of one compiled call: backward a second time | messages#gradients-inference-mode | frees. Add the losses
-convert all Tensors to FakeTensors first | messages#while-dynamo-traces | met one without values
+convert all Tensors to FakeTensors first | messages#while-dynamo-traces | combined with a fake one
 A callable function is expected, but Tensor is provided | messages#in-the-call-or-in-a-setting | the result of a call
 RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy

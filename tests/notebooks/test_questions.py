@@ -492,7 +492,7 @@ graph break or recompile: what is the difference? | questions#find-breaks | for 
 EasyDict in a compiled function | common_breaks#in-plain-python | argparse.Namespace
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
 the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
-does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | PyTorch itself pads nothing
+does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
 Python.h: No such file | in_a_notebook#no-gpu-no-compiler | in the version of your Python

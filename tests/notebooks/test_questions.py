@@ -87,7 +87,7 @@ torch.compile on an Ascend NPU, on a TPU, on Gaudi | in_a_notebook#no-gpu-no-com
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
-Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | compiles there
+Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
 type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler | .triton/cache
@@ -362,7 +362,7 @@ profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls onl
 how often does each graph run? | cost#in-a-profile | Its number of calls
 mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
 mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
-gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the same parameters
+gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays

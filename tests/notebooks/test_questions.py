@@ -362,7 +362,7 @@ profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls onl
 how often does each graph run? | cost#in-a-profile | Its number of calls
 mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
 mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
-gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the parameters are the same
+gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays

@@ -237,7 +237,7 @@ def measure_entry(
 def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
-    """Yield a variant for each remedy that can be applied, as far as the memory allows."""
+    """Yield a variant for each remedy that can be applied, as far as memory allows."""
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
     for ids, applied in itertools.islice(remedied.items(), max_variants):
         variant = None

@@ -64,7 +64,7 @@ def time_guards(
         try:
             all_guards_us = _times_of_all(call, frame.check)
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
-        except TimeUpError:  # the frames that have been timed count
+        except TimeUpError:  # the times of the frames so far are kept
             break
         frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
         for group, share in shares.groups():
@@ -140,7 +140,7 @@ def _nodes(root: GuardNode) -> Iterator[GuardNode]:
 def _times_after(call: Callable[[], object], check: Callable[[], object]) -> list[float]:
     """Return the microseconds that a check takes after a call, for the fastest quarter of several calls.
 
-    On a busy machine, other processes replace the data in the processor's caches as well, so the times are limited.
+    On a busy machine, other processes also replace the data in the processor's caches, so the times are limited.
     """
     max_us = _MAX_SLOWDOWN * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
     times: list[float] = []

@@ -65,7 +65,7 @@ def measure_memory(steady: SteadyState) -> MemoryCost | None:
 
 
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
-    """Make a call of a variant under the profiler, and return the activities on the call's device or on none.
+    """Make a call of a variant under the profiler, and return its activities, except memory on other devices.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
-    """Return the peak of the allocated memory, without the memory that was allocated before."""
+    """Return the peak of the memory that the activities allocate, without the memory that was allocated before them."""
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 
@@ -101,7 +101,7 @@ class SavedBytes(Generic[_Key]):
     peak : int
         The most bytes that were kept at one time.
     by_key : dict
-        These bytes by the key of the operation that kept them first.
+        The bytes kept at the peak, by the key of the operation that kept them first.
     """
 
     def __init__(self, excluded: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:

@@ -42,7 +42,7 @@ class Overhead(NamedTuple):
 
 
 NO_OVERHEAD = Overhead()
-#: The maximum relative distance of a typical call from the median; if no call is within it, the nearest are typical.
+#: The maximum relative distance of a typical call from the median; if no call is within it, the nearest one is typical.
 _TYPICAL_DISTANCE = 0.04
 _ROUNDING_US = 1e-3
 
@@ -67,9 +67,9 @@ def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> fl
 def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
     """Return the time of a call, and the parts of a typical call in the order in which they first ran.
 
-    A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the call without
-    the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the parts are
-    their means.
+    A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the time of the
+    call without the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the
+    parts are their means.
     """
     times_by_call = [owners.times_by_owner(call) for call in calls]
     totals = [sum(times.values()) for times in times_by_call]

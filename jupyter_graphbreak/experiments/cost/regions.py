@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: Regions are measured if compiling the entry took this many seconds, and if it has this many blocks.
+#: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
 _WORTH_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if the time left is this many times the run's compile time.
@@ -51,7 +51,7 @@ _RIGHT_BACKEND = "aot_eager"
 def measure_regions(steady: SteadyState) -> RegionCost | None:
     """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
 
-    Nothing is compiled either if the run found its code in PyTorch's caches.
+    The result is also ``None`` if the run found most of its code in PyTorch's caches.
     """
     entry, correspondence = steady.entry, steady.correspondence
     whole_s = correspondence.compile_seconds()
@@ -151,7 +151,7 @@ class _CompilationTrial:
         return {type(block): type(block).forward for block in blocks}
 
     def _measure(self, way: Way, make_variant: Callable[[Entry], Variant]) -> CompiledWay | None:
-        """Compile in one way and time calls, alternating with the whole model's; ``None`` if it keeps compiling."""
+        """Compile in one way and time calls, alternating with the whole model; ``None`` if it keeps compiling."""
         require_time()
         variant = make_variant(self._entry)
         with recompiling(variant.subject.call), without_caches():

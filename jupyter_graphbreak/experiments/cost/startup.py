@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Graph
 
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
-#: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
+#: PyTorch's reason if inductor's cache, on which AOTAutograd's cache depends, is switched off.
 _SWITCHED_OFF = "FX graph cache is not enabled"
 #: The settings are extended at most this many times.
 _MAX_ROUNDS = 4
@@ -145,7 +145,7 @@ def _cache_state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss
         return "hit", reason or None
     if "aotautograd_cache_miss" not in states:
         return "off", reason or None
-    # The first start has left the code of the graph, but not the graph.
+    # The first start has cached the code of the graph, but not the graph.
     return "miss", _NOT_SAVED if "fx_graph_cache_hit" in states else reason or None
 
 

@@ -48,7 +48,7 @@ def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AS
 def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.stmt]) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's end.
 
-    If the moved code may itself change something, these are the conditions of all sides that may read it as well.
+    If the moved code may itself change something, the conditions of all sides that may read the changes are included.
     """
     start = min(map(_position, moved))
     conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start)
@@ -71,7 +71,7 @@ def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
 def _reading_conditions_after(
     site: Site, function: FunctionNode, moved: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose sides follow the moved code and read more than the function's own names."""
+    """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
     moved_nodes = {part for statement in moved for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
@@ -160,7 +160,7 @@ def _called_name(node: ast.AST) -> str:
 def _conditions_in_function(
     site: Site, function: FunctionNode, passed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
-    """Yield the conditions under which parts of a function change something: tests, and changes that may not run."""
+    """Yield the conditions under which a function changes something: tests, and changes that may not run."""
     branches = set(_branches(function)) & set(passed_nodes)
     changing_tests = [
         (test, result)
@@ -263,7 +263,7 @@ def _attribute_owners(node: ast.AST) -> Iterator[str]:
 
 
 def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
-    """Return whether code may change an object, under any name: several names may refer to the same object."""
+    """Return whether code may change an object that moved code reads; other names may refer to the same object."""
     match node:
         case ast.Attribute() | ast.Subscript():
             return not isinstance(node.ctx, ast.Load)

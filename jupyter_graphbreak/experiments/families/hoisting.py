@@ -1,4 +1,4 @@
-"""Move code that does not depend on the compiled function before its call, or around it."""
+"""Move code that does not depend on the compiled function out of it, before or around the function's call."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
-#: An assumption about messages that compiled code leaves out: a trial shows only the loss of written messages.
+#: An assumption about messages that compiled code leaves out: a trial notices only if written messages are lost.
 _LEVEL_ASSUMPTION = "its messages are lost as soon as the logger's level is lowered"
 
 

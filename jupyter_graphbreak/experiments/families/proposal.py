@@ -66,14 +66,14 @@ class InnerCall:
     name : str
         The name of the function, or of the modules' class.
     places : tuple of str
-        The places of the modules in the entry's state, such as "net.layers.0"; the place of an attribute of the module
-        that is the entry itself is "layers.0". Empty for a function.
+        The places of the modules in the entry's state, such as "net.layers.0"; if the entry is itself a module, such as
+        "layers.0". Empty for a function.
     method : str
         The method of the modules to compile; empty if ``Module.compile`` affects their calls.
     filename : str
         The file of the function.
     functions : frozenset of tuple
-        The functions that ran inside, each as its file and its name.
+        The functions that ran during the call, each as its file and its name.
     is_own : bool
         Whether the places of an entry that is a method or a module are in its own object, and not in global variables
         or arguments.

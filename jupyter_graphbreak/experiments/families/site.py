@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """A break in its source.
+    """A break and the code in its source.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
 _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: The factor by which the limit is raised.
+#: The factor by which the recompile limit is raised.
 _LIMIT_FACTOR = 8
 _LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 
@@ -39,7 +39,7 @@ Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoi
 
 @dataclass(frozen=True)
 class CallPreparation:
-    """Code that changes or marks a value before each call, for any name of the value.
+    """Code that changes or marks a value before each call, whatever the value's name is.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class CallPreparation:
 
     @property
     def leaves_tensors(self) -> bool:
-        """Whether the code replaces numbers outside the call: in an object, or in a variable of the caller."""
+        """Whether the code replaces numbers outside the call with tensors, in an object or a variable of the caller."""
         is_outside = bool(self.path.steps) or self.path.root.kind != "argument"
         return is_outside and (self.assigns or _PARAM_GROUPS_LOOP in self.template)
 
@@ -95,7 +95,7 @@ class RecompileCandidate:
     Parameters
     ----------
     preparations : tuple of CallPreparation
-        The effect of the adjustment's lines.
+        The changes and marks that the adjustment's lines make.
     """
 
     title: str
@@ -260,7 +260,7 @@ def _one_tensor_candidate(
 def _tensor_candidates(
     numbers: Sequence[Number], varied: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield candidates that replace numbers with tensors, with doubles first because Python computes with them."""
+    """Yield candidates that replace numbers with tensors, double precision first because Python computes with it."""
     assignable = [number for number in varied.numbers if _is_assignable(number, circumstances)]
     chosen_numbers = [number for number in numbers if number in assignable]
     if not chosen_numbers:

@@ -167,7 +167,7 @@ def manual_steps(
 
 
 def _sentence_about_arguments(varied: Variations) -> str:
-    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1, if any."""
+    """Return a sentence about arguments that are the same tensor only in some calls, or about sizes 0 and 1, if any."""
     if varied.aliases:
         one, other = varied.aliases[0]
         return (
@@ -268,7 +268,7 @@ _BY_GUARDS = (_sentence_about_cache, _sentence_about_function, _sentence_about_k
 
 
 def _shared_graphs(named_variations: Variations, graphs: int) -> str:
-    """Return a clause with the number of graphs for a size or a number, if some of its values share one."""
+    """Return a clause with the number of graphs for a size or a number, if some of its values share a graph."""
     candidates: tuple[Size | Number, ...] = (*named_variations.sizes, *named_variations.numbers)
     most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
     if most_varied is None or not 0 < graphs < len(set(most_varied.values)):
@@ -379,7 +379,7 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def are_recompiles_right(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are right: flags, functions, the grad mode or the like select between programs."""
+    """Return whether the recompiles are right: flags, functions, the grad mode or similar values select a program."""
     if any(recompile.limit_hit for recompile in recompiles) or named_variations.sizes or named_variations.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]

@@ -213,7 +213,7 @@ class Application:
     functions : list of function
         The functions whose code the change replaces.
     definitions : list of NewDefinition
-        The definitions to execute in their globals.
+        The new definitions, to execute in the globals of these functions.
 
     Raises
     ------
@@ -369,7 +369,7 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
 
 
 def _is_same_constant(one: object, other: object) -> bool:
-    """Return whether two constants are equal, or two code objects except for their line numbers."""
+    """Return whether two constants are equal, or are code objects that differ only in line numbers."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (

@@ -321,7 +321,7 @@ def _found_remedies(
 
 
 def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
-    """Return the ids of the remedies to measure: the best one for each break, and the one that removes most breaks."""
+    """Return the ids of the remedies to measure: the best for each break, and the one that removes the most breaks."""
     working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
     if not working:
         return []

@@ -68,7 +68,7 @@ def _own_call(report: Report, break_: Break) -> Location | None:
 
 
 def _code_of_call(call: Location) -> str:
-    """Return the code of a call; of a lambda only its body, not the statement that contains it."""
+    """Return the code of a call; for a lambda, only its body, not the statement that contains the lambda."""
     code = call.code or ""
     if call.function == "<lambda>" and call.column is None:
         with contextlib.suppress(SyntaxError):
@@ -297,7 +297,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Return whether two remedies change the same lines, set different values, or one makes the other pointless."""
+    """Return whether two remedies change the same lines or set different values, or one makes the other pointless."""
     if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:

@@ -345,7 +345,7 @@ class Search:
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
     def _apply_all_settings(self, except_for: Collection[str]) -> Candidate | None:
-        """Try the settings and switches of all breaks together: a single one may only uncover the next break."""
+        """Try the settings and switches of all breaks together: a single setting may only uncover the next break."""
         report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
@@ -414,7 +414,7 @@ class Search:
         return best, True
 
     def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], status: str) -> Candidate:
-        """Try proposals together; if a different break appears, try to fix that as well."""
+        """Try proposals together; if a different break appears, also try to fix it."""
         change = Change()
         for proposal in steps:
             change = change.with_proposal(proposal)
@@ -464,7 +464,7 @@ class Search:
         return not unfixed.isdisjoint(self._breaks_to_keep_outside())
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
-        """Return the breaks at code that does not belong into a compiled function, such as a backward pass."""
+        """Return the breaks at code that does not belong in a compiled function, such as a backward pass."""
         breaks = self.runner.original.report.breaks
         steps = {b.id: known_cause(b.gb_id, b.gb_type, code=_code(b)).manual_step for b in breaks}
         return frozenset(ident for ident, step in steps.items() if step is not None and step.is_where_to_end)
@@ -575,7 +575,7 @@ class Search:
             if len(merged_candidates) > 1
             else merged_candidates[0].result
         )
-        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes most breaks
+        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes the most breaks
             merged_candidates = [max(merged_candidates, key=lambda part: len(part.breaks))]
             result, watched_conditions = merged_candidates[0].result, merged_candidates[0].watched_conditions
         steps: list[Proposal] = []

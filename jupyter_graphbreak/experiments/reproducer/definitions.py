@@ -129,7 +129,7 @@ def _statement_at(text: str, line: int) -> str | None:
 
 
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:
-    """Return a function with the statements of a cell that was compiled as one."""
+    """Return a function with the statements of a cell that was compiled as one function."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = [statement for statement in tree.body if not _is_magic(statement)]
     return ast.FunctionDef("cell", empty, body or [ast.Pass()], [], None, lineno=1, col_offset=0)

@@ -218,7 +218,7 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an item of a container, or without keyword arguments of a call, many at once first."""
+    """Yield the script without an item of a container, or without keyword arguments of a call, first without many."""
     for number, node in enumerate(ast.walk(tree)):
         is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
         name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""

@@ -92,7 +92,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
 
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
         self._bind = bind
-        #: How the code names parts of the modules, and the names in the script.
+        #: The names of parts of the modules in the code, and their names in the script.
         self.renamed: dict[str, str] = {}
         self._modules = modules
 

@@ -45,7 +45,7 @@ class ScriptVariant(NamedTuple):
     Parameters
     ----------
     uses_values : bool
-        Whether small tensors get their values.
+        Whether small tensors get their values instead of random ones.
     assembles_objects : bool
         Whether objects of packages are put together from their attributes.
     shortens_lists : bool
@@ -69,9 +69,9 @@ class Script:
     required : tuple of str
         Lines that the script keeps.
     renamed : mapping
-        The names that it gives to parts of modules, by their names in the user's code.
+        The names of parts of modules in the script, by their names in the user's code.
     packages : frozenset of str
-        The packages that it needs besides PyTorch.
+        The packages that the script needs besides PyTorch.
     """
 
     tree: ast.Module
@@ -88,7 +88,7 @@ def script_for(
     Parameters
     ----------
     calls : sequence of SeenCall
-        Its calls; the first is the one that was copied.
+        The entry's calls; the first one is the call that was copied.
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
 
@@ -168,7 +168,7 @@ def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a callable as code would name it, and the arguments that come first.
 
-    An entry has the function that Dynamo compiled as a method of its first argument, even if it is not a method.
+    An entry represents a function with an object as first argument as a bound method, even if it is not a method.
     """
     if not isinstance(call, types.MethodType):
         return call, ()

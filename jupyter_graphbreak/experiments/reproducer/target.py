@@ -35,7 +35,7 @@ class Target:
     cause, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
-        Whether PyTorch logs the break: it only counts those of functions that it refuses to begin with.
+        Whether PyTorch logs the break: it only counts the breaks of functions that it does not begin to trace.
     code : str
         The code of a break, without spaces and brackets; empty if it may be at any line.
     is_error : bool

@@ -162,7 +162,7 @@ def measure_entry(
     remedied : mapping
         The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None
-        The report whose ids for graphs, breaks and frames the parts use; by default the report of this run.
+        The report whose ids for graphs, breaks and frames the parts use; by default that of the run on copies.
     budget : Budget or None
         The time limit for measuring, without compiling; by default one second for each variant.
     end : float

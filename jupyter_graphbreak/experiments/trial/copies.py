@@ -1,4 +1,4 @@
-"""Copy objects so that original and copy share no mutable state."""
+"""Copy objects so that the original and the copy share no mutable state."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def clone(
     memory_provider: MemoryProvider | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
 ) -> Any:
-    """Return a copy that shares no mutable state; an object that cannot be copied is returned unchanged.
+    """Return a copy that shares no mutable state with a value, or the value itself if it cannot be copied.
 
     Shared objects stay shared within the copy, even behind bound methods, weak references and functions that objects
     refer to. Loggers, threads and code are not copied.

@@ -1,4 +1,4 @@
-"""The file descriptors that a trial makes: its code may use them, and those it leaves open are closed after it."""
+"""The file descriptors that a trial makes: its code may use them, and those left open are closed after the trial."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Descriptors:
 
     def __init__(self) -> None:
         self._usable: set[int] = set()
-        #: The files of the descriptors to close: the number of a closed descriptor may be used again for another file.
+        #: The files of the descriptors to close: the number of a closed descriptor may be reused for a different file.
         self._to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
 
-    #: The name of a kind of tensors, and a function that changes a tensor's numbers and gives the result this kind.
+    #: The name of a kind of tensors, and a function that changes a tensor's numbers and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
@@ -174,7 +174,7 @@ def _kind_changes(
         if _shares_a_size(first, fn, name):
             kind = f"{description}, {OF_ANOTHER_SIZE}"
             yield description, kind, arguments
-            # If all numbers are equal, a broadcast row gives the same result: other numbers reveal it.
+            # If all numbers are equal, a broadcast row has the same result: other numbers reveal the difference.
             number_changes: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 yield (

@@ -145,7 +145,7 @@ class KeptEntries:
         self.entries: list[Entry] = []
         #: Calls of generator functions, which Dynamo does not compile.
         self.generators: list[Entry] = []
-        #: Sentences that name entries which were not kept, with the reason.
+        #: Sentences that name the entries that were not kept, with the reason.
         self.left_out: list[str] = []
         #: Observed effects outside the copied objects; entries that have them are not kept.
         self.effects: list[ObservedEffect] = []
@@ -391,7 +391,7 @@ def callable_name(call: Any) -> str:
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return the tensors that a call uses, as far as they are found without copying it."""
+    """Return the tensors that a call uses, as far as they can be found without copying the call."""
     tensors: dict[int, torch.Tensor] = {}
 
     def add(value: Any, depth: int) -> None:

@@ -1,4 +1,4 @@
-"""Compile modules inside an entry, or methods of them; the entry itself is called uncompiled."""
+"""Compile modules inside an entry, or their methods; the entry itself is called uncompiled."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-#: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompilations.
+#: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompiles.
 _MAX_SPECIAL = 6
 _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs.

@@ -79,7 +79,7 @@ class Result:
         The ``.grad`` that the call left on each leaf, by place.
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
-        ``None`` as a whole if nothing requires a gradient, or no backward pass was requested.
+        ``None`` instead of a dict if nothing requires a gradient, or no backward pass was requested.
     backward_error : Exception or None
         The exception that the backward pass raised.
     state_before : dict

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: The maximum number of different calls to remember of one entry, and the maximum if something is compiled in them.
 _MAX_CALLS = 64
 _MAX_COMPILED = 96
-#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well: few,
+#: The maximum number of calls that are examined before they run, and of calls whose state is also examined: few,
 #: until a call after the first one compiles something.
 _MAX_EXAMINED = 256
 _MAX_WITH_STATE = 32

@@ -1,4 +1,4 @@
-"""Names that copied functions share with code that is not copied, such as methods, which reads the same globals."""
+"""Names that copied functions share with code that is not copied, such as methods that read the same globals."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Listener(Protocol):
         """Receive an effect that is about to happen; raising prevents it."""
 
     def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Receive a change of the process's state that is about to happen, and that can be restored."""
+        """Receive a change of the process's state that is about to happen, and that can be undone."""
 
 
 #: The listeners of each thread, the innermost last.

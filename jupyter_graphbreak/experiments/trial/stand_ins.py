@@ -144,7 +144,7 @@ def stream_in_memory(value: Any) -> Any:
 
 
 def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a wrapper of a copy of a stream in memory. Data that is not written yet stays with the original."""
+    """Return a wrapper of a copy of a stream in memory. Data that has not been written yet stays with the original."""
     if stream.closed:
         return stream
     if type(stream) is io.TextIOWrapper:

@@ -33,7 +33,7 @@ def unchanged(value: torch.Tensor) -> torch.Tensor:
 
 
 def is_not_in(ids: set[int], value: torch.Tensor) -> bool:
-    """Return whether a tensor is none of those with the given ids."""
+    """Return whether a tensor has none of the given ids."""
     return id(value) not in ids
 
 

@@ -104,7 +104,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
     # The functions of Python call the audit hook after they have made a descriptor.
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
-    # Python would keep a thread that an effect stops from starting in its list of threads.
+    # If an effect stopped a thread from starting, Python would keep the thread in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
     # Starting a process first makes pipes, which would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
@@ -157,7 +157,7 @@ _MAKE_DESCRIPTORS = (
     *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
 )  # fmt: skip
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
-#: Methods of IPython's shell that change the notebook's names or run code.
+#: Methods of IPython's shell that change the notebook's variables or run code.
 _SHELL_METHODS = (
     "push",
     "drop_by_id",
@@ -246,7 +246,7 @@ class Replacements:
 
 
 def _set_attribute(owner: Any, name: str, value: Any) -> bool:
-    """Set an attribute, even of an extension type, for which Python refuses it; return whether that was possible."""
+    """Set an attribute, even of an extension type, which Python refuses to change; return whether it was possible."""
     with contextlib.suppress(TypeError, AttributeError):
         setattr(owner, name, value)
         return True
@@ -276,7 +276,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
-    for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, calls them as well
+    for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, also calls them
         yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")

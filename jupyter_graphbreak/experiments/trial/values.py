@@ -124,7 +124,7 @@ def difference(
 
 
 def largest_number(values: Iterable[Any]) -> float:
-    """Return the largest absolute value of finite floating-point numbers, also in dense tensors; 0 without any."""
+    """Return the largest absolute value of finite floating-point numbers, including those in dense tensors, or 0."""
     largest = 0.0
     for value in values:
         if is_instance(value, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Record the values that operations compute, and find the operations that make NaN or Inf from finite numbers."""
+"""Record the values that operations compute, and find the operations that produce NaN or Inf from finite numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.values import ValueRange
 
-#: The maximum number of gradient functions that one operation is searched for.
+#: The maximum number of gradient functions to search for in one operation.
 _MAX_FUNCTIONS = 200
 #: The gradient function of a leaf, which computes nothing.
 _LEAF = "AccumulateGrad"

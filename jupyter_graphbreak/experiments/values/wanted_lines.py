@@ -28,7 +28,7 @@ class WantedLine(NamedTuple):
         Raises
         ------
         ValueError
-            If it names none.
+            If the text does not name a line.
         """
         match = _PLACE.fullmatch(text.strip())
         if match is None:

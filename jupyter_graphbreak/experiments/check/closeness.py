@@ -16,7 +16,7 @@ from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: The maximum distance of a result from the one in double precision, as a multiple of what rounding explains.
+#: The maximum distance of a result from that in double precision, as a multiple of the distance due to rounding.
 _MAX_DISTANCE_FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch or is itself imprecise.
 _OTHER_BRANCH_FACTOR = 100.0
@@ -64,7 +64,7 @@ def difference_beyond_rounding(
     varying: Collection[str] = (),
     root: str = "",
 ) -> str | None:
-    """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
+    """Return how a result differs from the expected one beyond rounding; ``None`` if it does not.
 
     Parameters
     ----------

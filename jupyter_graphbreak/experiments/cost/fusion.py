@@ -30,7 +30,7 @@ _SLOW_US, _SLOW_SHARE = 200.0, 0.2
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
 _MAX_PAIRS = 5
-#: The kind of a reason that inductor gives, by a part of its text.
+#: The kinds of the reasons that inductor gives, by a part of the reason's text.
 _KINDS: dict[str, WhyNotFused] = {
     "intermediate nodes": "between",
     "memory deps did not match": "order",
@@ -40,7 +40,7 @@ _KINDS: dict[str, WhyNotFused] = {
 }
 
 
-#: Operations that libraries compute in eager code as well, and that nobody expects to be fused.
+#: Operations that libraries also compute in eager code, so that nobody expects them to be fused.
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 

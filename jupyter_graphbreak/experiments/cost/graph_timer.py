@@ -45,7 +45,7 @@ class GraphTimer:
     modules : list of GraphModule
         The graphs as Dynamo captured them.
     running : tuple or None
-        The number of the graph that runs, and a number for this run of it, except in timed calls.
+        The number of the graph that is running, and the number of this run; always ``None`` in timed calls.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:

@@ -40,7 +40,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory."""
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring takes too much memory."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady.compiled

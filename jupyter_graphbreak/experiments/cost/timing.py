@@ -298,7 +298,7 @@ class WarmCalls:
         self._open_calls.clear()
 
     def spread_of(self, callable_id: int | None) -> Spread | None:
-        """Return the times of a callable's calls, ``None`` if there were too few."""
+        """Return the times of a callable's calls; ``None`` if there were too few."""
         finished = self._finished.get(callable_id, []) if callable_id is not None else []
         if len(finished) < _MIN_CALLS:
             return None

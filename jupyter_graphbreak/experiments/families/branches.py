@@ -154,7 +154,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     source : str
         The id of the source.
     line : int
-        The line of the condition, or the line that gives the size a name.
+        The line of the condition, or the line that assigns the size to a name.
     """
     draft = draft_of(text)
     statement = draft.find(line, None, line, None) if draft is not None else None

@@ -93,7 +93,7 @@ def _reading_conditions_after(
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:
     """Return the conditions whose sides compute something outside a ``with`` block.
 
-    If the whole function runs in the block's context, the context covers these sides as well.
+    If the whole function runs in the block's context, the context also covers these sides.
     """
     nodes_of_block = set(ast.walk(block))
     tests_with_results = [

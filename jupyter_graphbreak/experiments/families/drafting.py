@@ -58,11 +58,11 @@ class Draft:
         return cls(text, tree, taken_names) if tree is not None else None
 
     def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
-        """Return where a node starts, in characters."""
+        """Return the start of a node, in characters."""
         return self._offset(node.lineno, node.col_offset)
 
     def end_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
-        """Return where a node ends, in characters."""
+        """Return the end of a node, in characters."""
         return self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
     def _offset(self, line: int, column: int) -> int:
@@ -71,11 +71,11 @@ class Draft:
         return self._starts[line - 1] + len(ahead)
 
     def line_start(self, line: int) -> int:
-        """Return where a line starts, in characters."""
+        """Return the start of a line, in characters."""
         return self._starts[line - 1]
 
     def line_end(self, line: int) -> int:
-        """Return where a line ends, in characters."""
+        """Return the end of a line, in characters."""
         return self._starts[line - 1] + len(self._lines[line - 1])
 
     def text_of(self, node: ast.expr | ast.stmt) -> str:

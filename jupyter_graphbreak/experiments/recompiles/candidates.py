@@ -116,7 +116,7 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings in place of ``dynamic=True``, whose place in the code is unknown."""
+        """Return this candidate with settings instead of ``dynamic=True``, whose place in the code is unknown."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
@@ -161,7 +161,7 @@ class Circumstances:
         Whether the limit was reached and some calls used code of earlier calls: otherwise every further call is
         compiled again.
     visible : frozenset of str
-        The names of closure variables that the calling code has as well.
+        The names of closure variables that the calling code also has.
     """
 
     owner: str

@@ -58,8 +58,8 @@ _FIRST_STATE_STEP = (
     "a tensor of its later shape, such as zeros, before the first call."
 )
 _LENGTH_STEP = (
-    "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
-    "of the compiled function."
+    "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep the growing "
+    "container out of the compiled function."
 )
 _FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
 #: Guards, and the sentence about each; ``name`` is the group that matched.
@@ -88,7 +88,7 @@ _BY_GUARD = (
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
 #: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
-GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
+GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
 #: The maximum number of values for which separate compilations are right.
 _MAX_RIGHT_VALUES = 4
 
@@ -100,7 +100,7 @@ def manual_step(
     line: SpecializingLine | None,
     graphs: int = 0,
 ) -> str:
-    """Return a sentence about recompiles with one cause, which no change ends.
+    """Return a sentence about recompiles that have one cause and that no change ends.
 
     Parameters
     ----------

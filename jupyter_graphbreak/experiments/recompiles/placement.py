@@ -450,7 +450,7 @@ class ReadingLine(NamedTuple):
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of some numbers.
+    """Return the first line outside a function that reads one of the given numbers.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
 
 
 def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:
-    """Yield the expressions of a tree whose values code uses, without those of a function."""
+    """Yield the expressions in a tree whose values are used, except those in a function."""
     pending = [tree]
     while pending:
         node = pending.pop()

@@ -115,7 +115,7 @@ _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses and for which it is compiled anyway.
 _MAX_REFUSED = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the one with NaN.
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the kind with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
 _NAN_INPUT = "all tensors nan"
 #: Words in conditions about sizes.

@@ -82,7 +82,7 @@ def _general_step(code: str) -> str:
     call = re.match(r"[\w.]+(?=\()", code)
     what = f"{call[0]}()" if call is not None else _shortened(code)
     if not what:
-        return "Decide whether what PyTorch could not trace here is needed in the compiled function."
+        return "Decide whether the code that PyTorch could not trace here is needed in the compiled function."
     return f"Decide whether {what} can go before or after the call, or be written with operations on tensors."
 
 

@@ -170,7 +170,7 @@ class Search:
     #: The steps that did not help the combination: the break's type, its code, and the title of the step.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
     _phase_end: float = float("inf")
-    #: When the search for the current break must end, so that time is left for the other breaks.
+    #: The time when the search for the current break must end, so that time is left for the other breaks.
     _share_end: float = float("inf")
     #: The proposals that were tried for a single break, by its id.
     _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
@@ -198,7 +198,7 @@ class Search:
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
-        # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
+        # A result that differs, or also needs an edit, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
             best_candidates = settings_by_break | best_candidates
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:

@@ -216,7 +216,7 @@ class TrialRunner:
             f"other{number}": (filename, cell)
             for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
         }
-        #: The sources that ran; ``program`` contains the other cells as well.
+        #: The sources that ran; ``program`` also contains the other cells.
         self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: The seconds for one reproducer, and the share of this time in which to reduce it.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
-#: The maximum number of scripts to try before one shows the target.
+#: The maximum number of scripts to try before one reproduces the finding.
 _MAX_SCRIPTS = 24
 #: The seconds for one run of a script.
 _MAX_RUN_S = 60.0

@@ -22,7 +22,7 @@ _KEPT_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
 _KEPT_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
 #: Methods that Python or PyTorch calls.
 _CALLED_METHODS = {"forward", "backward", "setup_context"}
-#: Arguments whose texts have a meaning.
+#: Arguments whose strings have a meaning for PyTorch.
 _MEANINGFUL_KEYWORDS = {"backend", "device", "mode", "reduction", "padding_mode", "dtype"}
 
 

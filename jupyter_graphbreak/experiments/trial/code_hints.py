@@ -115,7 +115,7 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
 
 
 def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return other strings for a string that code compares with constants; the last one equals no constant."""
+    """Return other strings for a string that code compares with constants; the last one differs from all constants."""
     is_compared = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
     return [*other_choices(fn, value), f"not {value}"] if is_compared else []
 

@@ -33,7 +33,7 @@ def modules_of(
 
 
 class InnerModules:
-    """Modules inside an entry that are compiled in place, like ``Module.compile`` does, during calls of the entry.
+    """Modules inside an entry that are compiled in place, as ``Module.compile`` does, during calls of the entry.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Derive further inputs for a function from one it accepts, to expose programs that behave differently."""
+"""Derive further inputs for a function from one that it accepts, to expose programs that behave differently."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class KeptMemory:
         self.twins: list[Twin] = []
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return a copy of a storage, ``None`` if it is small."""
+        """Return a copy of a storage; ``None`` if the storage is small."""
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
         self.twins.append(Twin(storage.clone(), weakref.ref(tensor)))
@@ -151,7 +151,7 @@ class Memory:
 
 @functools.cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """Return the C library's function that releases free memory, ``None`` if it has none."""
+    """Return the C library's function that releases free memory; ``None`` if there is none."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # not on every system

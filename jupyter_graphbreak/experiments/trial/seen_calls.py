@@ -540,7 +540,7 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
 
 
 def _site_of(started: StartedCall) -> CallSite | None:
-    """Return the place of a call, ``None`` if it is unknown or in a library."""
+    """Return the place of a call; ``None`` if it is unknown or in a library."""
     frame = started.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None

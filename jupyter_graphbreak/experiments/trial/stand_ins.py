@@ -159,7 +159,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial, ``None`` if it needs none.
+    """Return the stand-in for an object in a trial; ``None`` if it needs none.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def calls_functions(iterator: Any) -> bool:
 
 
 def stand_in_of_iterator(value: Any) -> Any:
-    """Return the stand-in for an iterator that cannot be copied, ``None`` for other objects."""
+    """Return the stand-in for an iterator that cannot be copied; ``None`` for other objects."""
     return (
         _stand_in_for(value, "state", "advances an iterator that cannot be copied")
         if is_instance(value, Iterator)

@@ -312,7 +312,7 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
 
 
 def _shell_class() -> Any:
-    """Return the class of IPython's shells, ``None`` if this process has none."""
+    """Return the class of IPython's shells; ``None`` if this process has none."""
     return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
 
 
@@ -369,7 +369,7 @@ REFUSABLE = Replacements(_refusable_functions)
 def announced_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
-    Releases of Python after 3.12 have an audit event. Dynamo would give a different reason for the break at a
+    Releases of Python after 3.12 have an audit event for it. Dynamo would give a different reason for the break at a
     replacement.
     """
     original = time.sleep

@@ -97,7 +97,7 @@ def difference(
     root: str = "",
     largest: float = 0.0,
 ) -> str | None:
-    """Return how a result differs from the expected one, ``None`` if it does not.
+    """Return how a result differs from the expected one; ``None`` if it does not.
 
     Tensors are compared with :func:`torch.testing.assert_close`, with a wider tolerance for the rounding of a compiler
     that reorders sums; a nan equals a nan. Other objects are compared by type and value.

@@ -220,7 +220,7 @@ def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey,
 
 
 def _location_in_run(location: Location | None, correspondence: Correspondence) -> Location | None:
-    """Return a location of the copies as the report of the run names it, ``None`` if the report lacks its source."""
+    """Return a location of the copies as the report of the run names it; ``None`` if the report lacks its source."""
     source = correspondence.source(location.source) if location is not None else None
     return replace(location, source=source) if location is not None and source is not None else None
 

@@ -191,7 +191,7 @@ class KeptEntries:
         self._keys.append((entry, key_of(entered.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
-        """Return a copy of a call and of the package parts that it may change, or a sentence if the call is too large."""
+        """Return a copy of a call and of the package parts that it may change, or a sentence if they are too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
         too_large = _why_too_large(name, size, self._taken_bytes, _trial_limit(tensors) + self._taken_bytes)

@@ -325,7 +325,7 @@ def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
             _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
         actual = _observe(entry.compile(subject.call, backend), subject)
     differences = _differences(entry, _observe_eager(entry), actual)
-    return [f"with code that was compiled for an earlier one, {text}" for text in differences]
+    return [f"with code that was compiled for an earlier instance, {text}" for text in differences]
 
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:

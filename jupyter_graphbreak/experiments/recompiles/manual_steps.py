@@ -176,8 +176,8 @@ def _sentence_about_arguments(varied: Variations) -> str:
         )
     if small := next((size for size in varied.sizes if any(value in {0, 1} for value in size.values)), None):
         return (
-            f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately, because "
-            "many operations treat them differently: two graphs are expected."
+            f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately because "
+            "many operations treat them differently, so two graphs are expected."
         )
     return ""
 
@@ -298,7 +298,7 @@ def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_grap
         )
     if _CONDITION.match(line.code):
         return (
-            f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
+            f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
     alternative = "number itself" if varied.numbers and not varied.sizes else "size itself (`x.shape[0]`)"

@@ -139,7 +139,7 @@ def _empty_result(reason: str) -> FoundRemedies:
 
 
 def _out_of_time_message(entry: Entry) -> str:
-    return f"Nothing was tried for {entry.function}: running it on copies took all the time."
+    return f"Nothing was tried for {entry.function}: running it on copies took all the available time."
 
 
 def _uncompiled_function(fn: Any) -> Any:

@@ -215,7 +215,7 @@ class _BreakRemedyBuilder:
         step = f"compiling `{part.name}` instead of {self._search.runner.entry.function}"
         sentence = (
             f"`{part.name}` does {round(100 * part.share)}% of the operations, and of all breaks only this one is "
-            f"inside it: if you can remove it, try {step}."
+            f"inside it: if you can remove this break, try {step}."
         )
         title = f"Try {step}"
         yield replace(decision_for_person("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])

@@ -131,7 +131,7 @@ class _ScriptSearch:
         self._runner = runner
         self._on_status = on_status
         self._end = end
-        self.reason = "Nothing that was called shows it."
+        self.reason = "None of the calls reproduces the finding."
 
     def first_script(self, entries: Sequence[Entry], kept_entries: KeptEntries) -> Script | None:
         """Return the first script that reproduces the finding, before the script is reduced."""

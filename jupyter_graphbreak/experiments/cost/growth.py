@@ -1,4 +1,4 @@
-"""Measure the memory that each of several calls keeps, and find the line that allocates it and its owner."""
+"""Measure the memory that each of several calls keeps, and find its owner and the line that allocates it."""
 
 from __future__ import annotations
 

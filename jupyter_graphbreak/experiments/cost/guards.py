@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
 _MAX_GUARDS = 10
 _NOTABLE_SHARE = 0.02
-#: If one part of an object takes more than this share of the time of its guards, the parts are listed separately.
+#: If one part of an object takes more than this share of the object's time, the parts are listed separately.
 _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
 _BATCHES, _BATCH_NS = 15, 300_000
@@ -84,7 +84,7 @@ def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]
 
 
 def _without_comment(guard: str) -> str:
-    """Return a guard without the comment in which PyTorch names its place."""
+    """Return a guard without the comment in which PyTorch names a place in the code."""
     return guard.partition("  # ")[0].strip()
 
 

@@ -81,7 +81,7 @@ class _SavedByRun:
 
 
 def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
-    """Return the stack of the operation for which each tensor is kept, by the tensor's place, as far as it is known."""
+    """Return the known stacks of the operations for which tensors are kept, by the tensors' places."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
     for number in dict.fromkeys(number for number, _ in saved.tensors):

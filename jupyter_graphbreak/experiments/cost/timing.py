@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class CallTime:
-    """The time of one call, its marks, and how often the process had to yield a processor meanwhile.
+    """The time of one call, its marks, and how often the process had to yield a processor during the call.
 
     ``processor_us`` is the time that all processors worked for the call.
     """

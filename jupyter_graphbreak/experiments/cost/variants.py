@@ -426,7 +426,7 @@ class Variant:
 
 
 def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a call's arguments and of the object whose state it may change."""
+    """Yield the tensors of a call's arguments and of the object whose state the call may change."""
     pending: list[Any] = [arguments.args, arguments.kwargs, subject.owner]
     while pending:
         value = pending.pop()

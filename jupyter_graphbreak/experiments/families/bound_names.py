@@ -1,4 +1,4 @@
-"""Find the names that a function binds before a statement, and those that it reads after it."""
+"""Find the names that a function binds before a statement, and the names that it reads after the statement."""
 
 from __future__ import annotations
 

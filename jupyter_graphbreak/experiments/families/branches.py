@@ -252,7 +252,7 @@ def _propose_both_sides(
 
 
 def _is_accepted_by_cond(*sides: str) -> bool:
-    """Return whether torch.cond accepts the sides: tensors, without calls of modules or random numbers."""
+    """Return whether torch.cond accepts the sides: they compute tensors without calling modules or random functions."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]

@@ -83,7 +83,7 @@ class Draft:
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes around a node, the nearest first."""
+        """Yield the nodes that contain a node, the nearest first."""
         while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
@@ -115,7 +115,7 @@ class Draft:
         return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
 
     def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
-        """Return the innermost node with a range; without columns, the statement of the line.
+        """Return the innermost node with the given range; without columns, the statement of the line.
 
         Columns count characters. If no node has the range, because PyTorch reports an ``if`` only up to its test, the
         result is the innermost node around the end of the range.

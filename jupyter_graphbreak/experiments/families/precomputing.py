@@ -259,7 +259,7 @@ class _Partition:
         self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
 
     def _is_movable(self, statement: ast.stmt) -> bool:
-        """Return whether a statement only assigns values that can be computed before the call to names."""
+        """Return whether a statement only binds names to values that can be computed before the call."""
         match statement:
             case ast.Assign(targets=[ast.Name()]) | ast.If():
                 pass

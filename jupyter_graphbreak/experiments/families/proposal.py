@@ -66,8 +66,8 @@ class InnerCall:
     name : str
         The name of the function, or of the modules' class.
     places : tuple of str
-        The places of the modules in the entry's state, such as "net.layers.0"; if the entry is itself a module, such as
-        "layers.0". Empty for a function.
+        The places of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
+        itself the module ``net``. Empty for a function.
     method : str
         The method of the modules to compile; empty if ``Module.compile`` affects their calls.
     filename : str

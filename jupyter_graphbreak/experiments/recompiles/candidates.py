@@ -69,7 +69,7 @@ class CallPreparation:
 
     @property
     def needs_an_item(self) -> bool:
-        """Whether the code reads an item of a list of the caller, which may be shorter in other calls."""
+        """Whether the code reads an item of the caller's list, which may be shorter in other calls."""
         is_index = any(step.kind == "item" and type(step.key) is int for step in self.path.steps)
         return is_index and self.path.root.kind == "argument"
 

@@ -1,4 +1,4 @@
-"""Search for remedies of the recompiles of one entry."""
+"""Search for remedies for the recompiles of one entry."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class EntryFindings:
 
 
 class EntrySearch:
-    """The search for remedies of one entry's recompiles."""
+    """The search for remedies for one entry's recompiles."""
 
     def __init__(
         self,

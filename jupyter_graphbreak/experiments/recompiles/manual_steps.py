@@ -1,4 +1,4 @@
-"""Give manual steps for recompiles that no tried change ends, and say which recompiles are right."""
+"""Give manual steps for recompiles that no tried change ends, and say which recompiles are expected."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _BY_GUARD = (
 )
 #: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
 GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
-#: The maximum number of values for which separate compilations are right.
+#: The maximum number of values for which separate compilations are expected.
 _MAX_RIGHT_VALUES = 4
 
 
@@ -379,7 +379,7 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
 
 
 def are_recompiles_right(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are right: flags, functions, the grad mode or similar values select a program."""
+    """Return whether the recompiles are expected: flags, functions, the grad mode or similar values select programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named_variations.sizes or named_variations.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]

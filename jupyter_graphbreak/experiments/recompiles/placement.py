@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
-#: Statements before which code can be inserted, and expressions that evaluate a call in them exactly once.
+#: Statements before which code can be inserted, and expressions that always evaluate their parts exactly once.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
 _TRANSPARENT = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
@@ -323,7 +323,7 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 
 
 def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
-    """Return the expressions of a call's arguments by parameter name, without those in a mapping that it unpacks."""
+    """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (unpacks and _unpacked(node) is None):
         return None

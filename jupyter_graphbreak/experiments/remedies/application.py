@@ -57,7 +57,7 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 
 
 def compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile`` or assign what it compiles, by their file names.
+    """Return the cells that call ``compile`` or assign names that are compiled, by their file names.
 
     For a cell that ran repeatedly, only the last text counts.
 
@@ -177,7 +177,7 @@ class Program:
         return LiveFunctions(frozenset(self.files.values()))
 
     def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
-        """Return a function that finds cells like ``find_cell``, with their new texts."""
+        """Return a function that finds cells as ``find_cell`` does, with their new texts."""
         by_file = {self.files[source]: text for source, text in texts.items()}
 
         def find(filename: str) -> CellText | None:

@@ -70,7 +70,7 @@ class FoundRemedies:
     searches: list[tuple[Search, dict[str, Candidate]]]
 
     def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
-        """Return the remedies of an entry that are worth measuring: functions that apply them, by their ids."""
+        """Return functions that apply the remedies of an entry that are worth measuring, by the remedies' ids."""
         return {
             (ident,): entry_with_change(entry, search.runner.program, candidates[ident].result.change)
             for search, candidates in self.searches

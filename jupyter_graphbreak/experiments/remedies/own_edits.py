@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from unidiff.patch import Hunk, PatchedFile
 
-#: IPython strips the end of a cell: a hunk at the end may lack blank lines, which are at most three lines of context.
+#: IPython strips blank lines at the end of a cell, so a hunk may lack them: at most three lines of context.
 _STRIPPED_LINES = "\n" * 4
 
 

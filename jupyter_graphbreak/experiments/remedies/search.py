@@ -100,8 +100,8 @@ _MAX_STEPS_TOGETHER = 12
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.65
 _SHARE_OF_COMBINING = 0.8
-#: The share of the remaining time that compiling a part may take before other remedies: as the first of all, and
-#: before the single breaks if there are many.
+#: The share of the remaining time that compiling a part may take before other remedies: if it is tried first, and
+#: if it is tried before the single breaks because there are many.
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
@@ -190,7 +190,7 @@ class Search:
         is_inside_tried = is_hopeless or self._usually_needs_a_part()
         if is_inside_tried:  # there may be no time left for it later
             self._compile_inside(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
-        # Nothing else is tried for what a training step should leave outside of the compiled part.
+        # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._best_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
         settings_candidate = self._apply_all_settings(except_for=best_candidates.keys())

@@ -139,7 +139,7 @@ def run_alone(script: str, seconds: float) -> FinalRun:
     Raises
     ------
     TimeoutExpired
-        If it takes longer than some seconds.
+        If the script takes longer than ``seconds``.
     """
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files

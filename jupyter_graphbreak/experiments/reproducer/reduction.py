@@ -56,7 +56,7 @@ def _next_smaller(
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script that reproduces the finding, from some position on, and its position."""
+    """Return the first changed script, from a given position on, that reproduces the finding, and its position."""
     number = first_number
     for number, changed_tree in enumerate(changes(tree)):
         if number < first_number:
@@ -218,7 +218,7 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
 
 
 def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an item of a container, or without keyword arguments of a call, first without many."""
+    """Yield the script without an item of a container, or without keyword arguments of a call, many at once first."""
     for number, node in enumerate(ast.walk(tree)):
         is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
         name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""

@@ -133,7 +133,7 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
     Parameters
     ----------
     keeps_texts : bool
-        Whether strings stay, because the script may need them.
+        Whether strings are kept, because the script may need them.
     """
     changed_tree = copy.deepcopy(tree)
     names, attributes = _own_names(changed_tree)

@@ -168,7 +168,7 @@ def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a callable as code would name it, and the arguments that come first.
 
-    An entry represents a function with an object as first argument as a bound method, even if it is not a method.
+    In an entry, a function whose first argument is an object is a bound method, even if no class defines it.
     """
     if not isinstance(call, types.MethodType):
         return call, ()
@@ -224,7 +224,7 @@ def _name_objects(writer: Writer, arguments: Arguments) -> None:
 
 
 def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_call: SeenCall) -> list[str]:
-    """Return assignments of the numbers, flags and texts that changed between two calls."""
+    """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
     roots = state_roots(entry.call, entry.arguments)

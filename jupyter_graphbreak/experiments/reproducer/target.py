@@ -74,7 +74,7 @@ class Target:
         Parameters
         ----------
         renamed : mapping
-            The names in the script, by the different names in the program.
+            The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
             Whether names and messages differ, as in a redacted script.
         """

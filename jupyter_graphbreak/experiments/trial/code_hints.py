@@ -129,6 +129,6 @@ def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
 
 
 def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
-    """Return the first numbers in the code of a function whose absolute value is larger than one."""
+    """Return the first numbers in a function's code that have an absolute value larger than one."""
     numbers = [number for number in constants_in_code(fn) if type(number) in {int, float} and abs(number) > 1]
     return list(dict.fromkeys(numbers))[:MAX_CONSTANTS]

@@ -532,7 +532,7 @@ def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
-    """Return a memo with which :func:`clone` does not copy some objects, nor the memory of tensors among them."""
+    """Return a memo with which :func:`clone` copies neither some objects nor the memory of the tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Descriptors:
-    """The file descriptors that the present trial has created and not yet closed."""
+    """The file descriptors that the current trial has created and not yet closed."""
 
     def __init__(self) -> None:
         self._usable: set[int] = set()
@@ -79,5 +79,5 @@ def _owned_by_files() -> frozenset[int]:
     return frozenset(item.fileno() for item in files if not item.closed and item.closefd)
 
 
-#: The descriptors of the present trial, and of the trials that it is part of.
+#: The descriptors of the current trial, and of the trials that it is part of.
 made_descriptors = Descriptors()

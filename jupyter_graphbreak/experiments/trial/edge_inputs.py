@@ -1,4 +1,4 @@
-"""Derive inputs at the edge of what a function accepts: empty, huge, of other kinds, or with a number of zero."""
+"""Derive inputs at the edge of what a function accepts: empty, huge, of other kinds, or with a zero."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _kind_changes(
 def _longer_last_items(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
+    """Yield arguments with a list or tuple whose last tensor is longer: a loop may end before reaching it."""
     for name, value in first.named(fn).items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):

@@ -135,7 +135,7 @@ _READING_SQL = re.compile(
 )
 #: A pattern for paths: they have a folder or a suffix.
 _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
-#: The types of functions that are not written in Python, which have no common base.
+#: The types of functions that are not written in Python; these types have no common base.
 _COMPILED_FUNCTIONS = frozenset(
     {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
 )
@@ -243,7 +243,7 @@ _known_replacements: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
 
 
 def _announcing_opener(original: Any, opener: _Opener) -> Any:
-    """Return the function or class that announces a file before an original changes it; it is made only once."""
+    """Return the function or class that announces a file before the original changes it; it is made only once."""
     key = id(original), opener
     if key not in _known_replacements:
         make = _announcing_class if is_instance(original, type) else _announcing_function

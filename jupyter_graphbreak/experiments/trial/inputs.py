@@ -62,7 +62,7 @@ class Input:
     Parameters
     ----------
     is_special : bool
-        Whether the input has other Python values or sizes than the first input: a captured program may depend on them.
+        Whether Python values or sizes differ from those of the first input: a captured program may depend on them.
     follows_first_input : bool
         Whether to call the function with the first input beforehand.
     seed : int

@@ -111,7 +111,7 @@ class Memory:
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, only: Container[Any] | None = None) -> None:
-        """Undo the changes of runs, and return the memory that they have freed to the system.
+        """Undo the changes of runs, and give the memory that they have freed back to the system.
 
         Parameters
         ----------

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class _ThreadStream(io.TextIOWrapper):
     """A stream that writes to another stream on threads that redirect it, and otherwise to the process's stream.
 
-    Dynamo does not trace the methods, as for a standard stream, so a break at one of them has the program's line.
+    Dynamo does not trace the methods, like those of a standard stream, so a break at one of them is at the program's
+    line.
     """
 
     def __init__(self, stream: TextIO) -> None:

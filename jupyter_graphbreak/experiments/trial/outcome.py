@@ -328,7 +328,7 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open, unless code in it sets a different one."""
+    """Set the trace function while the context is open, unless code in the context sets a different one."""
     previous = sys.gettrace()
     sys.settrace(function)
     try:

@@ -72,7 +72,7 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     named : mapping
         The arguments by parameter name.
     keywords : collection of str
-        The names of the arguments to pass by keyword, as Dynamo's wrapper around modules distinguishes them.
+        The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes them.
     """
     try:
         signature = inspect.signature(getattr(call, "forward", call))

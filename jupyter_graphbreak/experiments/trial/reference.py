@@ -142,7 +142,7 @@ class Reference:
                 yield case
 
     def has_repeatable_result(self, case: ReferenceCase) -> bool:
-        """Return whether the function gives the same result again; it does not if, say, it reads the time of day."""
+        """Return whether the function returns the same result again; it does not if, say, it reads the time of day."""
         repeated = self._run_input(case.input)
         has_same_error = type(case.expected.raised) is type(repeated.raised)
         return has_same_error and difference(case.expected.value, repeated.value) is None

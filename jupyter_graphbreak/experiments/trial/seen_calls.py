@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
 
-#: The maximum number of different calls to remember of one entry, and the maximum if something is compiled in them.
+#: The maximum number of different calls to remember for one entry, and the maximum if something is compiled in them.
 _MAX_CALLS = 64
 _MAX_COMPILED = 96
 #: The maximum number of calls that are examined before they run, and of calls whose state is also examined: few,
@@ -156,7 +156,7 @@ class SeenCall:
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
-        The modes of the call; ``None`` for those of the first one.
+        The modes of the call; ``None`` for those of the first call.
     """
 
     arguments: dict[Path, Sketch]

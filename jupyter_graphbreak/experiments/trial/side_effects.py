@@ -80,8 +80,8 @@ class EffectRefusedError(BaseException):
 class Listener(Protocol):
     """Receives the effects of code on its thread.
 
-    If ``is_exclusive``, listeners that were added before receive nothing. Otherwise it also receives the effects of the
-    threads that work for it.
+    If ``is_exclusive``, listeners that were added earlier receive nothing. Otherwise, the listener also receives the
+    effects of the threads that work for it.
     """
 
     is_exclusive: bool

@@ -83,7 +83,7 @@ class Subject:
         Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
     assigned : list of LibraryPart
-        The parts of packages that the code may change, by the names in it.
+        The parts of packages that the code may change, judging by the names in the code.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors": {"serialize_file": ("file", "writes a file")},
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
-    # The functions of Python call the audit hook after they have made a descriptor.
+    # Python's own functions call the audit hook only after they have made a descriptor.
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
     # If an effect stopped a thread from starting, Python would keep the thread in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
@@ -151,7 +151,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     ),
 }  # fmt: skip
 
-#: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
+#: Functions that make descriptors, and functions that use a descriptor; none of them has an audit event.
 _MAKE_DESCRIPTORS = (
     *("open", "pipe", "pipe2", "dup", "memfd_create"),
     *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
@@ -234,7 +234,7 @@ class Replacements:
         if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
         with _installing:
-            if self._known_replacements[0] != len(sys.modules):  # more functions may be there
+            if self._known_replacements[0] != len(sys.modules):  # there may be more functions now
                 replaced = self._replaced or [
                     (owner, name, getattr(owner, name, None), replacement) for owner, name, replacement in self._make()
                 ]

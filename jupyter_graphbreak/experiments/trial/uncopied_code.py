@@ -86,7 +86,7 @@ class UncopiedCode:
     Attributes
     ----------
     assigned : list of LibraryPart
-        The parts of packages that the code may change, by the names in it.
+        The parts of packages that the code may change, judging by the names in the code.
     """
 
     def __init__(

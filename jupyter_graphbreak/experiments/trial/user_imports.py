@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def describe_import(name: str) -> str | None:
-    """Return the effect of a module's import that outlives a trial, as the rest of a sentence; ``None`` without one."""
+    """Return an import's effect that outlives a trial, worded as the rest of a sentence; ``None`` if there is none."""
     parent, _, base_name = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):

@@ -58,7 +58,7 @@ class ValueRecorder:
     Attributes
     ----------
     values : dict
-        The values by the keys of the operations, in the order in which they ran first.
+        The values by the keys of the operations, in the order in which they first ran.
     origins : dict
         The origins of NaN and Inf, by operation, direction and kind, in order.
     """

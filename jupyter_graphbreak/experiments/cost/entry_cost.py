@@ -130,7 +130,7 @@ if TYPE_CHECKING:
 VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
-#: After this many seconds no further remedy is compiled.
+#: After this many seconds, no further remedy is compiled.
 _MAX_COMPILE_S = 60.0
 
 

@@ -216,7 +216,8 @@ def _timed(variant: Variant) -> Callable[[], Any]:
 def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
     """Replace the method ``forward`` of classes while the context is open.
 
-    As nested regions, methods of single modules give wrong results (torch 2.13 and 2.15), but those of classes do not.
+    As nested regions, methods of single modules return wrong results (torch 2.13 and 2.15), but methods of classes do
+    not.
     """
     originals = {block_class: vars(block_class).get("forward") for block_class in forwards}
     try:

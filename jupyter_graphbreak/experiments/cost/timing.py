@@ -49,7 +49,7 @@ _MIN_US = 0.1
 class Budget:
     """The time for measuring: ``seconds`` for all variants together, and at most ``runs`` of each.
 
-    On a busy machine measuring takes up to twice as long.
+    On a busy machine, measuring takes up to twice as long.
     """
 
     seconds: float = 2.0

@@ -202,7 +202,7 @@ class _Partition:
         ]
 
     def text_in_title(self, name: str) -> str:
-        """Return the text for a value in a title: its expression if that is short."""
+        """Return the text for a value in a title: its expression if that is short, or else its name."""
         texts = [self.draft.text_of(node) for node, given in self._names_of_moved.items() if given == name]
         return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION and "\n" not in text), name)
 

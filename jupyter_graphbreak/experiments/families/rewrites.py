@@ -1,4 +1,4 @@
-"""Rewrites of code that Dynamo cannot trace as code that it can trace: one rule for each rewrite."""
+"""Rewrites that turn code that Dynamo cannot trace into code that it can trace: one rule for each rewrite."""
 
 from __future__ import annotations
 

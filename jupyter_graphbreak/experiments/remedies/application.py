@@ -35,7 +35,7 @@ class ThreadRunsChangeError(CannotApplyError):
     """A change cannot be applied now because another thread of the user would run the changed code."""
 
 
-#: Names that code compiles, and names that it assigns at the top level.
+#: Patterns for the names that code compiles, and for the names that it assigns at the top level.
 _COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
 _ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
 

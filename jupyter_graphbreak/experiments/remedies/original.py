@@ -318,7 +318,7 @@ def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return a result for them. If an in-place
-    operation cannot store its result, as in ``x += 0.5`` for integers, a change that always runs it refuses them.
+    operation cannot store its result, as in ``x += 0.5`` for integers, a change that always runs it fails.
     If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
@@ -340,7 +340,7 @@ def _refuses_a_size_itself(case: ReferenceCase) -> bool:
 def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to truth values
+    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to booleans
     return is_in_place or str(error).startswith(_ERROR_OF_TEST)
 
 

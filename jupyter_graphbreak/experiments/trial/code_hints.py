@@ -36,7 +36,7 @@ _LOOKUP_FUNCTIONS = frozenset(
 
 
 def tested_parameters(fn: Callable[..., Any]) -> set[str]:
-    """Return the parameters that code tests, as in ``if flag`` or ``not flag``: they are probably truth values."""
+    """Return the parameters that code tests, as in ``if flag`` or ``not flag``: they are probably booleans."""
     names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):

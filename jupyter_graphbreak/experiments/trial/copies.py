@@ -91,7 +91,7 @@ def clone(
     failed : list
         Collects the objects that could not be copied.
     copy_function : callable
-        Copies a function that an object refers to; without it functions are not copied.
+        Copies a function that an object refers to; without it, functions are not copied.
     memory_provider : MemoryProvider
         Provides the memory for copies of large tensors.
     digests : dict

@@ -84,7 +84,7 @@ class Input:
 
     @property
     def only_errors_count(self) -> bool:
-        """Whether results may differ: truth values are promoted differently than numbers where branches are merged."""
+        """Whether results may differ: booleans are promoted differently from numbers when branches are merged."""
         return self.other_kind == BOOL or self.has_flag
 
     @property
@@ -104,7 +104,7 @@ class Input:
 
     @property
     def has_flag(self) -> bool:
-        """Whether an argument that the function tests, or whose number it reads, is a truth value instead."""
+        """Whether an argument that the function tests, or whose number it reads, is a boolean instead."""
         return self.other_kind.endswith(FLAG)
 
 

@@ -192,7 +192,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
             version = filters_version() if new_keys else None
             for find_registry, key in new_keys:  # only now, since a trial removes the registries that it made
                 registry = find_registry()
-                registry.setdefault("version", version)  # without a version Python clears the registry
+                registry.setdefault("version", version)  # without a version, Python clears the registry
                 registry[key] = True
 
 

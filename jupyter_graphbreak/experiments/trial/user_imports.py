@@ -1,4 +1,4 @@
-"""Find imports of user modules, and judge whether one changes anything besides the module itself.
+"""Find imports of user modules, and judge whether an import changes anything besides the module itself.
 
 A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat the
 effects of its import.

@@ -83,7 +83,7 @@ class Precomputed(NamedTuple):
 def propose_precomputed(
     source: str, line: int, texts: Mapping[str, str], readings: ReadExpressions
 ) -> Iterator[Precomputed]:
-    """Yield changes that move expressions that depend only on the varied values out of a compiled function.
+    """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ from transformers import vision_utils
 class Sizes(torch.Tensor):
     """Integers that are known before the call; numbers computed from them are also known while compiling.
 
-    Their text is guarded, so different numbers are compiled again.
+    Their text is guarded, so different numbers cause a recompile.
     """
 
     @classmethod

@@ -158,8 +158,8 @@ class Circumstances:
     limit : int
         The recompile limit.
     is_limit_worth_raising : bool
-        Whether the limit was reached and some calls used code of earlier calls: otherwise every further call is
-        compiled again.
+        Whether the limit was reached and some calls used code of earlier calls: otherwise, every further call causes a
+        recompile.
     visible : frozenset of str
         The names of closure variables that the calling code also has.
     """

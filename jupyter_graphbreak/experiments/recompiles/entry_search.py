@@ -129,7 +129,7 @@ class EntrySearch:
             return self.without_trials(
                 f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
                 if trials.left_out
-                else "repeated on copies, the calls were not compiled again"
+                else "repeated on copies, the calls caused no recompiles"
             )
         varied = trials.varied
         named_variations = varied.named_in(self._guards)

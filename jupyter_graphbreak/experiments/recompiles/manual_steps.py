@@ -374,7 +374,7 @@ def _sentence_about_guard(guard: str) -> str:
 
 
 def is_about_freed_objects(recompile: Recompile) -> bool:
-    """Return whether a function was compiled again only because an object that its code refers to is gone."""
+    """Return whether a function was recompiled only because an object that its code refers to was freed."""
     return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 

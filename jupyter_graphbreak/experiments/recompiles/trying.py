@@ -325,7 +325,7 @@ class CallTrials:
             return CandidateTrial(candidate, "break stays", None, texts, evidence)
         is_partial = unseen > 0 or (not ends_recompiles and after > before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
-        reason = "each new size or value is compiled again" if unseen else None
+        reason = "each new size or value causes a recompile" if unseen else None
         return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
 
     def _worse_compilation(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:

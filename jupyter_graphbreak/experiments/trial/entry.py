@@ -78,7 +78,7 @@ class Entry:
     twins : tuple of Twin
         The copies of large memory, with their originals.
     kept_names : KeptNames
-        The values that names in code that is not copied referred to.
+        The values that the names in uncopied code referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
     weakly_referenced : tuple
@@ -263,8 +263,8 @@ class KeptEntries:
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
-        The result includes the calls in other modes, such as those without gradients, which are compiled again. Modules
-        of one class share their code, so the state of one can make calls of another one recompile.
+        The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules of
+        one class share their code, so the state of one module can cause recompiles in calls of a different one.
         """
         keys = dict.fromkeys(
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)

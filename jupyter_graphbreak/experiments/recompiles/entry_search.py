@@ -129,7 +129,7 @@ class EntrySearch:
             return self.without_trials(
                 f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
                 if trials.left_out
-                else "repeated on copies, the calls caused no recompiles"
+                else "the calls caused no recompiles when they were repeated on copies"
             )
         varied = trials.varied
         named_variations = varied.named_in(self._guards)

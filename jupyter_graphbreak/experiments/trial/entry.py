@@ -263,8 +263,8 @@ class KeptEntries:
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
-        The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules of
-        one class share their code, so the state of one module can cause recompiles in calls of a different one.
+        The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
+        of one class share their code, so the state of one module can cause recompiles in calls of a different one.
         """
         keys = dict.fromkeys(
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)

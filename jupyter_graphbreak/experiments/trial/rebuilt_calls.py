@@ -129,7 +129,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
         path.root.name
         for path, sketch in sketches.items()
         if not path.steps
-        # A frame has the defaults of arguments that the call left out, but passing them makes Dynamo recompile a wrapper.
+        # A frame has the defaults of arguments that the call left out, but passing them would recompile a wrapper.
         and not (
             path.root.name in defaults.keys() - first_values.keys() - recorded.keywords
             and sketch is defaults[path.root.name]

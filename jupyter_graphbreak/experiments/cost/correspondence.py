@@ -20,7 +20,7 @@ class Correspondence:
     copy : Report
         The report of the repeated run on copies.
     run : Report
-        The report of the original run; the same report if there is none.
+        The report of the original run; ``copy`` itself if there is none.
     entry : str or None
         The frame of ``run`` at which the repeated part begins.
     """

@@ -1,4 +1,4 @@
-"""Measure the memory that a call with its backward pass takes: its peak, and what is kept for the backward pass."""
+"""Measure the memory that a call with its backward pass takes: its peak, and the part kept for the backward pass."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class SavedBytes(Generic[_Key]):
         self.by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
-        """Make a call and count what it keeps."""
+        """Make a call and count the bytes that it keeps."""
         with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.tensor_of):
             call()
         self._note_peak()

@@ -44,7 +44,7 @@ _MIN_BLOCKS = 3
 _TIMES_COMPILING = 1.5
 #: If fewer than this many blocks share a compilation on average, compiling each in place saves nothing.
 _MIN_SHARING = 2
-#: A backend that computes what eager code does, to compare ways whose random numbers differ.
+#: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
 
 

@@ -139,7 +139,7 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
 
 
 def _title(statements: list[ast.stmt]) -> str:
-    """Return a title for what moves: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
+    """Return a title for moved calls: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
     output_functions: set[str] = set()
     called_functions: dict[str, None] = {}
     has_checks = False

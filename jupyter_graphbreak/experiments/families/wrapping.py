@@ -125,7 +125,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources |
         source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)
     }
     all_drafts = (site.draft, *other_drafts.values())
-    # One cell may create or rename what a different cell compiles.
+    # One cell may create or rename the object that a different cell compiles.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_otherwise(draft, compiled_names) for draft in all_drafts):

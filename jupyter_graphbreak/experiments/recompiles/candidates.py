@@ -149,7 +149,7 @@ class RecompileCandidate:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Conditions on which candidates depend, besides what varied.
+    """Conditions on which candidates depend, besides the variations.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Find what varied between the calls of an entry: sizes, numbers, and other things."""
+"""Find the values that varied between the calls of an entry: sizes, numbers, and others."""
 
 from __future__ import annotations
 

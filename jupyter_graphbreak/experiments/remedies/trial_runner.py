@@ -509,7 +509,7 @@ class TrialRunner:
         return case, [difference for difference in diffs if difference.text not in known_texts]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
-        """Yield each edge input, and how the uncompiled changed program differs there."""
+        """Yield each edge input, and how the uncompiled changed program differs for this input."""
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()

@@ -247,7 +247,7 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
                 call: Any = list(ast.walk(changed_tree))[number]
                 part = call.keywords[start : start + length]
                 if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
-                    del call.keywords[start : start + length]  # integers may be what makes a model small
+                    del call.keywords[start : start + length]  # integers may keep a model small
                     yield changed_tree
             length //= 2
 

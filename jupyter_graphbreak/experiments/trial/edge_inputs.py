@@ -240,7 +240,7 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 def _shared_memory_changes(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one tensor is a part of another one: a change in place then changes both."""
+    """Yield arguments in which one tensor is a part of another one: an in-place change then changes both."""
     tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:

@@ -280,7 +280,7 @@ class KeptEntries:
         return max(1, next((self.seen.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1))
 
     def has_repeated_calls(self, entry: Entry) -> bool:
-        """Return whether the run called an entry, or a module like it, more often than there are different calls."""
+        """Return whether the run repeated a call of an entry, or of a module like it."""
         keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
         return any(self.seen.total_of(key) > len(self.seen.calls_of(key)) for key in keys)
 

@@ -80,7 +80,7 @@ class ValueRecorder:
         arguments : object
             Its arguments.
         written : Presence
-            Values that the program itself writes there, such as ``-inf`` for a mask.
+            Whether the program itself writes NaN or infinity in the arguments, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
         present = self._presence(inputs)

@@ -77,7 +77,7 @@ class _KeptMemory:
     holder : str or None
         The expression that refers to most of the kept tensors.
     stacks : list of Stack
-        The stacks of the eager operations that have allocated these tensors; the most bytes come first.
+        The stacks of the eager operations that have allocated the kept tensors, those with the most bytes first.
     """
 
     nbytes: int

@@ -222,7 +222,7 @@ def _return_items(module: torch.fx.GraphModule, count: int) -> None:
 def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread] | None:
     """Return the times of an operation, eager and compiled alone; ``None`` if it is not clearly slower compiled.
 
-    If it has a backward pass, these are the times of the forward pass.
+    If the operation has a backward pass, the times are those of the forward pass.
     """
 
     def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:

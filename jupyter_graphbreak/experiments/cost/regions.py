@@ -121,7 +121,7 @@ class _CompilationTrial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
-        if thread_at_work(files) is not None:  # the other thread would run the marked methods of the classes
+        if thread_at_work(files) is not None:  # a different thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 

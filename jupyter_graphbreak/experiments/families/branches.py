@@ -181,7 +181,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
 
 
 def _decided_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
-    """Return how many operands of a test were evaluated before the first one that breaks: Python decides these."""
+    """Return how many operands of a test were evaluated before the first one that breaks: Python decides them."""
     if not isinstance(test, ast.BoolOp):
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]

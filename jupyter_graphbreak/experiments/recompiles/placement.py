@@ -57,7 +57,7 @@ def with_lines_before(
     sites : iterable of CallSite
         The calls in this text.
     call : callable
-        The callable that these calls run.
+        The callable that the calls run.
     preparations : sequence of CallPreparation
         The code to run before each call.
     settings : sequence of str

@@ -213,7 +213,7 @@ class Application:
     functions : list of function
         The functions whose code the change replaces.
     definitions : list of NewDefinition
-        The new definitions, to execute in the globals of these functions.
+        The new definitions, to execute in the globals of the changed functions.
 
     Raises
     ------

@@ -77,7 +77,7 @@ class InnerCalls:
     calls : tuple of InnerCall
         The functions and modules, largest first; empty if no part without breaks is worth compiling.
     share : float
-        The share of the entry's operations that these calls perform.
+        The share of the entry's operations that the calls perform.
     broken : BrokenPart or None
         If there are no calls, the part that could be compiled if one break were removed.
     breaks : frozenset of str

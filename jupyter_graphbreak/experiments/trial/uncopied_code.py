@@ -279,7 +279,7 @@ class UncopiedCode:
         Parameters
         ----------
         are_changed : bool
-            Whether code sets attributes, perhaps of these functions.
+            Whether code sets attributes, which may be attributes of the functions.
         """
         copies = set(map(id, self._copier.functions))
         for function in functions:

@@ -136,7 +136,7 @@ _MAX_COMPILE_S = 60.0
 
 @dataclass(frozen=True)
 class MeasuredEntry:
-    """The cost of an entry, the report of the run on copies in which the entry was compiled, and the startup.
+    """The cost of an entry, the report of the run on copies in which the entry was compiled, and the startup times.
 
     ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
     """

@@ -113,7 +113,7 @@ class Owners:
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping
-        The time to select a frame's code, by the frame's id, to separate it from the time of the code before.
+        The time to select a frame's code, by the frame's id, to separate it from the preceding code's time.
     overhead : Overhead
         The times to subtract from the user's code.
     """

@@ -1,4 +1,4 @@
-"""Move code that does not depend on the compiled function out of it, before or around the function's call."""
+"""Move code out of a compiled function if it does not depend on the function: before the call, or around the call."""
 
 from __future__ import annotations
 

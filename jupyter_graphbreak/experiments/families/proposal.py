@@ -37,7 +37,7 @@ class Problem:
 class Condition:
     """The test of a branch that a change edits or crosses: its sides must run before the change counts as working.
 
-    A condition may also be other code that must run, such as a call in a loop that may be empty, and then has no sides.
+    A condition may also be other code that must run, such as a call in a loop that may be empty; it then has no sides.
 
     Parameters
     ----------

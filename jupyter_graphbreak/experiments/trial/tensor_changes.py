@@ -23,7 +23,7 @@ _HUGE = 1e9
 
 
 def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change) -> Change:
-    """Return a change that treats tensors for which a condition is true as ``otherwise`` does."""
+    """Return a change that applies ``otherwise`` to tensors for which a condition is true, and ``change`` to others."""
     return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
 
 

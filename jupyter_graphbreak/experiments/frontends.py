@@ -120,7 +120,7 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
 
 #: The seed during capture. No run uses it, so that no run draws the same numbers by chance.
 _CAPTURE_SEED = 2
-#: Kinds of differences, besides the value, that make a program wrong, and kinds that get a note.
+#: Kinds of differences, besides different values, that make a program wrong, and kinds that get a note.
 _WRONG_KINDS = {"requires_grad", "further gradient", "gradient"}
 _NOTED_KINDS = {"aliasing", "zero gradient", "needless gradient"}
 
@@ -198,7 +198,7 @@ class Examination:
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
-        """Return whether a program draws new random numbers in each run, instead of those drawn at capture."""
+        """Return whether a program draws new random numbers in each run, instead of the numbers drawn at capture."""
         other = self._run(program, replace(self._eager.first, seed=1))
         return other.raised is None and difference(result.value, other.value) is not None
 

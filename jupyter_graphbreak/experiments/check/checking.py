@@ -69,7 +69,7 @@ class CheckResult:
 
 @dataclass
 class _Observation:
-    """The outcome of a call, by name: its result, its arguments and state afterwards, and gradients."""
+    """The outcome of a call, as named values: its result, its arguments and state afterwards, and its gradients."""
 
     values: dict[str, Any] = field(default_factory=dict)
     gradients: dict[str, Any] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class _Observation:
 
 
 def group_instances(entries: Sequence[Entry]) -> list[list[Entry]]:
-    """Group the entries of a run that share compiled code: modules of one class, functions with the same code."""
+    """Group the entries of a run that share compiled code: modules of one class, or functions with the same code."""
     groups: dict[Any, list[Entry]] = {}
     for entry in entries:
         groups.setdefault(_sharing_key(entry), []).append(entry)
@@ -97,7 +97,7 @@ def _sharing_key(entry: Entry) -> Any:
 
 
 def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = lambda _: None) -> CheckResult:
-    """Compare entries of one kind: each alone, and each after the earlier ones.
+    """Compare entries of one kind with eager code: each entry alone, and each after the earlier ones have run.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def check_entry(
     Parameters
     ----------
     run : Report or None
-        The report whose ids for graphs the check uses; by default the report of this run.
+        The report whose graph ids the check uses; by default the report of the compiled run on copies.
     earlier : sequence of Entry
         Entries of the same kind. If they are modules, the entry may use their compiled code; copies of functions share
         no code.
@@ -199,12 +199,12 @@ class _CompiledCall:
         return _observe(self._program, self.subject, calls=calls)
 
     def call(self) -> None:
-        """Call the entry only to run its graphs."""
+        """Call the entry to run its graphs, and discard the result."""
         self.subject.restore()
         _call(self._program, self.subject)
 
     def fastest_us(self) -> float | None:
-        """Return the microseconds of the fastest of some calls, ``None`` if a call raises."""
+        """Return the microseconds of the fastest of several calls; ``None`` if a call raises."""
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
         end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
@@ -264,7 +264,7 @@ def _call(
 def _observe(
     program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None, *, calls: int = 1
 ) -> _Observation:
-    """Make calls with copies of the same arguments, and return the outcome of the last one."""
+    """Make calls with copies of the same arguments, and return the outcome of the last call."""
     for _ in range(calls - 1):
         copies = subject.copies_of(arguments) if arguments is not None else None
         raised = _call(program, subject, copies)[2]
@@ -308,7 +308,7 @@ def _differentiable(named_arguments: dict[str, Any], subject: Subject) -> Iterat
 
 
 def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
-    """Return how the last of several consecutive compiled calls, which change the state, differs from the eager one."""
+    """Return how the last of several compiled calls, which change the state, differs from the last eager call."""
     differences = _differences(
         entry, _observe_eager(entry, _REPEATED_CALLS), compiled_call.observe(_REPEATED_CALLS), _REPEATED_CALLS
     )
@@ -316,16 +316,16 @@ def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
 
 
 def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
-    """Return how an entry differs from eager code if earlier entries, whose code it may use, were compiled."""
+    """Return how an entry differs from eager code when it is compiled after earlier ones, whose code it may use."""
     subject = Subject(entry.call, entry.arguments)
-    backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all of them
+    backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all entries
     with recompiling(subject.call):
         for earlier_entry in earlier:
             earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
             _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
         actual = _observe(entry.compile(subject.call, backend), subject)
     differences = _differences(entry, _observe_eager(entry), actual)
-    return [f"with code that was compiled for an earlier one, {text}" for text in differences]
+    return [f"with code that was compiled for an earlier instance, {text}" for text in differences]
 
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
@@ -386,7 +386,7 @@ def _describe_outcome(raised: str | None) -> str:
 
 
 def _first_divergence(compiled_call: _CompiledCall, correspondence: Correspondence) -> Divergence | None:
-    """Return the first graph and operation that differ, from further calls of the compiled program."""
+    """Make further compiled calls, and return the first graph and operation whose values differ from the eager ones."""
     graphs = compiled_call.graphs
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:

@@ -16,16 +16,16 @@ from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
-#: The maximum distance of a result from the one in double precision, as a multiple of what rounding explains.
+#: The maximum distance of a result from that in double precision, as a multiple of the distance due to rounding.
 _MAX_DISTANCE_FACTOR = 8.0
-#: If eager's distance is more than this many times the rounding, eager took a different branch or is imprecise itself.
+#: If eager's distance is more than this many times the rounding, eager took a different branch or is itself imprecise.
 _OTHER_BRANCH_FACTOR = 100.0
 #: The largest distance of an imprecise result, such as a norm of a million numbers, relative to its largest number.
 _IMPRECISE_TOLERANCE = 1e-3
 #: The largest distance of a result whose terms cancel, relative to the largest number of all results. Such a result
 #: consists of rounding only: a bias before batch normalization has no gradient, but eager computes one.
 _CANCELED_TOLERANCE = 1e-4
-#: By how many rounding errors of its largest number a gradient may be off if it is summed in a different order.
+#: The permitted error of a gradient that is summed in a different order, in rounding errors of its largest number.
 #: Sums of a hundred thousand float32 products of both signs were off by up to 600, in eager and in inductor.
 _SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that were seen.
@@ -39,7 +39,7 @@ VARIED, STRONGLY_VARIED = 1, 256
 class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs changed by rounding, and for strongly changed inputs.
 
-    ``largest`` is the largest number of all results of the call, of which this result may be a part.
+    ``largest`` is the largest number in all results of the call; ``value`` may be only one of these results.
     """
 
     largest: float
@@ -49,7 +49,7 @@ class DoublePrecisionResults(NamedTuple):
 
 
 class _Tolerance(NamedTuple):
-    """By how many rounding errors of its largest number a result may be off, and the limit if its terms cancel."""
+    """The permitted error of a result, in rounding errors of its largest number, and the limit if its terms cancel."""
 
     summation: int
     limit_if_canceled: float
@@ -64,7 +64,7 @@ def difference_beyond_rounding(
     varying: Collection[str] = (),
     root: str = "",
 ) -> str | None:
-    """Return how a result differs from the expected one beyond rounding, ``None`` if it does not.
+    """Return how a result differs from the expected one beyond rounding; ``None`` if it does not.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def double_state(subject: Subject, *, varied: int = 0) -> None:
 
 
 class _Noise:
-    """Random changes of up to a number of rounding errors."""
+    """Random changes of up to a given number of rounding errors."""
 
     def __init__(self, size: int) -> None:
         self._size = size

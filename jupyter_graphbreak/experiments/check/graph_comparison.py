@@ -259,7 +259,7 @@ def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) ->
 
 
 def _graph_prefix(wrong_graph: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModule | None:
-    """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
+    """Return the graph up to an operation; the outputs are the tensors that the rest of the graph uses."""
     values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}

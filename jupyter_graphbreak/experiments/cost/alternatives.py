@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import PathDifference
 
-#: At most this many branches are left out, one at a time; those with most lines come first.
+#: At most this many branches are left out, one at a time; the branches with the most lines come first.
 _MAX_BRANCHES = 3
-#: Guards are left out if they take this share of a call and this many microseconds, and the change is reported if it
-#: saves half of their time.
+#: Guards are left out if they take at least this share of a call and this many microseconds. The change is reported
+#: if it saves at least half of their time.
 _NOTABLE_SHARE, _NOTABLE_US = 0.05, 5.0
 _SAVED_SHARE = 0.5
-#: PyTorch's functions that select the guards to keep, those that keep most first.
+#: PyTorch's functions that select the guards to keep; the functions that keep the most come first.
 _GUARD_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
 _BUDGET = Budget(seconds=0.6, runs=100)
 
@@ -76,7 +76,7 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
 
 
 def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
-    """Return the path differences of the run that also occur in the entry, those with most lines first."""
+    """Return the path differences of the run that also occur in the entry, those with the most lines first."""
     questions = {_question(path) for path in correspondence.copy.paths if path.lines}
     paths = [path for path in correspondence.run.paths if path.lines and _question(path) in questions]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
@@ -107,7 +107,7 @@ def _compared_times(unchanged: Variant, changed: Variant) -> tuple[Spread, Sprea
     """Return the times of a changed call and of the unchanged one; ``None`` if the changed call cannot be timed."""
     require_time()
     start = time.monotonic()
-    # The call may need the branch or the guards, and then raise an error.
+    # The call may need the branch or the guards, and raise an error without them.
     with recompiling(changed.subject.call), contextlib.suppress(Exception):
         if changed.warm_up():
             calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=start + 10 * _BUDGET.seconds)

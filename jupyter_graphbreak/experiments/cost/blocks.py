@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Blocks contain at least this share of a model's parameters.
 _WORTH_SHARE = 0.3
-#: The suffix after the container in the place of a block.
+#: The end of a block's place, after the container.
 _INDEX_SUFFIX = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
 
@@ -46,10 +46,10 @@ class RepeatedBlocks:
 
 
 def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
-    """Return the modules of one class that contain most parameters of a model.
+    """Return the modules of one class that contain most of the parameters of a model.
 
     A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
-    not count. Sequences are of one class only if their modules are.
+    not count. ``Sequential`` modules are alike only if the modules in them are.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: i
 
     Returns
     -------
-    Blocks or None
+    RepeatedBlocks or None
         ``None`` if no class is repeated, or if the blocks are a small part of the model.
     """
     all_modules = list(modules)

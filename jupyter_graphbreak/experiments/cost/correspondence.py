@@ -20,7 +20,7 @@ class Correspondence:
     copy : Report
         The report of the repeated run on copies.
     run : Report
-        The report of the original run; the same report if there is none.
+        The report of the original run; ``copy`` itself if there is none.
     entry : str or None
         The frame of ``run`` at which the repeated part begins.
     """
@@ -86,7 +86,7 @@ class Correspondence:
         return set(self._frames.values())
 
     def compile_seconds(self) -> float:
-        """Return how long compiling these frames took."""
+        """Return how long compiling the matched frames took."""
         frames = self.frames()
         return sum(frame.compile_s or 0.0 for frame in self.run.frames if frame.id in frames)
 

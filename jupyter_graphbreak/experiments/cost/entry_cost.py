@@ -130,13 +130,13 @@ if TYPE_CHECKING:
 VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
-#: After this many seconds no further remedy is compiled.
+#: After this many seconds, no further remedy is compiled.
 _MAX_COMPILE_S = 60.0
 
 
 @dataclass(frozen=True)
 class MeasuredEntry:
-    """The cost of an entry, the report of the run on copies in which the entry was compiled, and how long that took.
+    """The cost of an entry, the report of the run on copies in which the entry was compiled, and the startup times.
 
     ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
     """
@@ -162,7 +162,7 @@ def measure_entry(
     remedied : mapping
         The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None
-        The report whose ids for graphs, breaks and frames the parts use; by default the report of this run.
+        The report whose ids for graphs, breaks and frames the parts use; by default that of the run on copies.
     budget : Budget or None
         The time limit for measuring, without compiling; by default one second for each variant.
     end : float
@@ -237,7 +237,7 @@ def measure_entry(
 def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
-    """Yield a variant for each remedy that can be applied, as far as the memory allows."""
+    """Yield a variant for each remedy that can be applied, as far as memory allows."""
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
     for ids, applied in itertools.islice(remedied.items(), max_variants):
         variant = None

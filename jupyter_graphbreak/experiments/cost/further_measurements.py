@@ -102,7 +102,7 @@ def with_further_measurements(cost: EntryCost, steady: SteadyState, *, seconds: 
     steady : SteadyState
         The entry.
     seconds : float
-        The seconds that were spent before.
+        The seconds that were spent before these measurements.
     end : float
         The deadline, in seconds of :func:`time.monotonic`.
     """

@@ -1,4 +1,4 @@
-"""Name pairs of kernels that inductor does not fuse although one passes much memory to the other, with the reason."""
+"""List pairs of kernels that inductor does not fuse although one passes a lot of memory to the other, and say why."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SLOW_US, _SLOW_SHARE = 200.0, 0.2
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
 _MAX_PAIRS = 5
-#: The kind of a reason that inductor gives, by a part of its text.
+#: The kinds of the reasons that inductor gives, by a part of the reason's text.
 _KINDS: dict[str, WhyNotFused] = {
     "intermediate nodes": "between",
     "memory deps did not match": "order",
@@ -40,12 +40,12 @@ _KINDS: dict[str, WhyNotFused] = {
 }
 
 
-#: Operations that libraries compute in eager code as well, and that nobody expects to be fused.
+#: Operations that libraries also compute in eager code, so that nobody expects them to be fused.
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
 
 def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
-    """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass most memory first."""
+    """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass the most memory first."""
     compiled, graph_us, timer = steady.compiled, steady.graph_us, steady.compiled.timer
     min_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
     if max(graph_us.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
@@ -61,7 +61,7 @@ def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
         module = timer.modules[number]
         try:
             pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
-        except TimeUpError:  # the findings so far count
+        except TimeUpError:  # the findings so far are kept
             break
         kernels_found += notable_kernels(ident, pairs, steady.locate)
     return sorted(kernels_found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
@@ -81,7 +81,7 @@ def _unfused_pairs_of_graph(
 
 
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
-    """Return the pairs that pass much memory; pairs with the same lines are joined, with the reason of the largest."""
+    """Return the pairs that pass a lot of memory; pairs with the same lines are merged, with the largest's reason."""
     min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):

@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 class GraphTimer:
     """A backend that wraps another one; its graphs record marks when they begin and end during a timed call.
 
-    The code around the graphs does so if it was compiled within :meth:`marking_code`.
+    The code around the graphs also records marks if it was compiled within :meth:`marking_code`.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class GraphTimer:
     modules : list of GraphModule
         The graphs as Dynamo captured them.
     running : tuple or None
-        The number of the graph that runs, and a number for this run of it, except in timed calls.
+        The number of the graph that is running, and the number of this run; always ``None`` in timed calls.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
@@ -104,7 +104,7 @@ class GraphTimer:
         return marked_code(mark)
 
     def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
-        """Make a call and time it; ``parts`` also times the marks inside it, such as the ends of graphs."""
+        """Make a call and time it; with ``parts``, also time the marks in the call, such as the ends of graphs."""
         marks: list[tuple[str, str, Any]] = []
         self._marks = marks if parts else None
         yields_before, waited, process_ns_before = yields(), waited_us(), time.process_time_ns()

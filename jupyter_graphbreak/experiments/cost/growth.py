@@ -1,4 +1,4 @@
-"""Measure the memory that each of several calls keeps, and find the line that allocates it and its owner."""
+"""Measure the memory that each of several calls keeps, and find its owner and the line that allocates it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
-    """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory."""
+    """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring takes too much memory."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady.compiled
@@ -56,7 +56,7 @@ def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | Non
     if not kept_memory.nbytes:
         return None
     growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
-    with contextlib.suppress(TimeUpError):  # the findings so far count
+    with contextlib.suppress(TimeUpError):  # the findings so far are kept
         kept_eagerly = _kept_by_calls(steady.eager, backward=has_backward)
         line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=kept_eagerly.nbytes, location=line)
@@ -75,9 +75,9 @@ class _KeptMemory:
     nbytes : int
         The bytes of each call.
     holder : str or None
-        The expression that refers to most of the tensors that stay.
+        The expression that refers to most of the kept tensors.
     stacks : list of Stack
-        The stacks of the eager operations that have allocated them, the most bytes first.
+        The stacks of the eager operations that have allocated the kept tensors, those with the most bytes first.
     """
 
     nbytes: int
@@ -93,7 +93,7 @@ def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bo
     backward : bool
         Whether a backward pass follows each call.
     collects_old_garbage : bool
-        Whether to collect old garbage as well at the end, which may take longer than a call.
+        Whether to also collect old garbage at the end, which may take longer than a call.
     """
     number = 0
     allocations = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
@@ -151,7 +151,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(places: Iterable[str]) -> str | None:
-    """Return the innermost container of the most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+    """Return the innermost container with the most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
     for place in places:
         holders.update({place[: index.start()] for index in _INDEX.finditer(place)} or {place})

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The maximum number of objects to list, and the smallest share of a frame's guards that is worth listing.
 _MAX_GUARDS = 10
 _NOTABLE_SHARE = 0.02
-#: If one part of an object takes more than this share of the time of its guards, the parts are listed separately.
+#: If one part of an object takes more than this share of the object's time, the parts are listed separately.
 _DOMINANT_SHARE = 0.5
 #: The number of batches in which checks are timed, and how long a batch takes, for all guards and for a single one.
 _BATCHES, _BATCH_NS = 15, 300_000
@@ -64,7 +64,7 @@ def time_guards(
         try:
             all_guards_us = _times_of_all(call, frame.check)
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
-        except TimeUpError:  # the frames that have been timed count
+        except TimeUpError:  # the times of the frames so far are kept
             break
         frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
         for group, share in shares.groups():
@@ -84,7 +84,7 @@ def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]
 
 
 def _without_comment(guard: str) -> str:
-    """Return a guard without the comment in which PyTorch names its place."""
+    """Return a guard without the comment in which PyTorch names a place in the code."""
     return guard.partition("  # ")[0].strip()
 
 
@@ -140,7 +140,7 @@ def _nodes(root: GuardNode) -> Iterator[GuardNode]:
 def _times_after(call: Callable[[], object], check: Callable[[], object]) -> list[float]:
     """Return the microseconds that a check takes after a call, for the fastest quarter of several calls.
 
-    On a busy machine, other processes replace the data in the processor's caches as well, so the times are limited.
+    On a busy machine, other processes also replace the data in the processor's caches, so the times are limited.
     """
     max_us = _MAX_SLOWDOWN * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""Measure the memory that a call with its backward pass takes: its peak, and what is kept for the backward pass."""
+"""Measure the memory that a call with its backward pass takes: its peak, and the part kept for the backward pass."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def measure_memory(steady: SteadyState) -> MemoryCost | None:
 
 
 def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activity]:
-    """Make a call of a variant under the profiler, and return the activities on the call's device or on none.
+    """Make a call of a variant under the profiler, and return its activities, except memory on other devices.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
-    """Return the peak of the allocated memory, without the memory that was allocated before."""
+    """Return the peak of the memory that the activities allocate, without the memory that was allocated before them."""
     return max(itertools.accumulate((activity.nbytes for activity in activities), initial=0))
 
 
@@ -101,7 +101,7 @@ class SavedBytes(Generic[_Key]):
     peak : int
         The most bytes that were kept at one time.
     by_key : dict
-        These bytes by the key of the operation that kept them first.
+        The bytes kept at the peak, by the key of the operation that kept them first.
     """
 
     def __init__(self, excluded: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
@@ -113,7 +113,7 @@ class SavedBytes(Generic[_Key]):
         self.by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
-        """Make a call and count what it keeps."""
+        """Make a call and count the bytes that it keeps."""
         with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.tensor_of):
             call()
         self._note_peak()

@@ -1,4 +1,4 @@
-"""Try changes that may save memory, one at a time, if a call keeps much of it for its backward pass."""
+"""Try changes that may save memory, one at a time, if a call keeps a lot of memory for its backward pass."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import MemoryCost
 
-#: Changes are tried only if this many bytes, and this share of the peak, are kept for the backward pass.
+#: Changes are tried only if at least this many bytes, and this share of the peak, are kept for the backward pass.
 _WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
-#: A change is tried if the time left is this many times the compile time: the backward pass is compiled as well.
+#: A change is tried if the time left is at least this many times the compile time: the backward pass is also compiled.
 _COMPILE_TIMES = 2.0
 _T = TypeVar("_T")
 #: Blocks are checkpointed one by one if there are at least this many.
@@ -40,7 +40,7 @@ _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
 def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
-    """Return the changes that were tried, as many as time allows."""
+    """Try as many changes as time allows, and return them with their memory and time."""
     if memory.compiled_saved_bytes < max(_WORTH_BYTES, _WORTH_SHARE * memory.compiled_peak_bytes):
         return []
     compiled = steady.compiled
@@ -71,7 +71,7 @@ def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]
 
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
-    """Yield the code of each change and a function that makes its variant; ``None`` means the checkpointed call."""
+    """Yield the code of each change and a function that makes its variant; ``None`` if the call is checkpointed."""
     blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None
@@ -145,8 +145,8 @@ def agree_within_rounding(
 ) -> bool:
     """Return whether tensors are equal, except for rounding.
 
-    Differences in the last half of the digits are ignored, and so are those of about the size of the difference from
-    eager: a gradient whose parts cancel consists of rounding only.
+    Differences in the last half of the digits are ignored, and so are those that are about as large as the difference
+    from eager: a gradient whose parts cancel consists of rounding only.
     """
     if len(eager) != len(expected):
         eager = expected

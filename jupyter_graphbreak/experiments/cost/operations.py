@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SLOW_SHARE = 0.7
 _SLOW_US = 200.0
 #: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
-#: of so many measurements: on a busy machine, one measurement may differ by chance.
+#: of this many measurements: on a busy machine, one measurement may differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
 _MEASUREMENT_COUNT = 2
 #: The number of runs in which operations are timed one by one, and the minimum number in which each is timed alone.
@@ -59,7 +59,7 @@ class _Candidate:
 
 
 def slow_operations(steady: SteadyState) -> list[OpCost]:
-    """Return the operations that are slower compiled than eager, those that lose most time first."""
+    """Return the operations that are slower compiled than eager, those that lose the most time first."""
     if max(steady.graph_us.values(), default=0.0) < _SLOW_US:
         return []
     inputs = steady.compiled.graph_inputs()
@@ -87,7 +87,7 @@ def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> li
                 if times is not None and op is not None:
                     costs.append(OpCost(ident, op.target, op.location, *times))
                     unexplained_us -= times[1].median_us
-    except TimeUpError:  # the findings so far count
+    except TimeUpError:  # the findings so far are kept
         if not costs:
             raise
     return sorted(costs, key=lambda cost: cost.eager.median_us - cost.compiled.median_us)
@@ -222,7 +222,7 @@ def _return_items(module: torch.fx.GraphModule, count: int) -> None:
 def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, Spread] | None:
     """Return the times of an operation, eager and compiled alone; ``None`` if it is not clearly slower compiled.
 
-    If it has a backward pass, these are the times of the forward pass.
+    If the operation has a backward pass, the times are those of the forward pass.
     """
 
     def timed(call: Callable[..., Any]) -> Callable[[], CallTime]:

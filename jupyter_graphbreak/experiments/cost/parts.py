@@ -42,7 +42,7 @@ class Overhead(NamedTuple):
 
 
 NO_OVERHEAD = Overhead()
-#: The maximum relative distance of a typical call from the median; if no call is within it, the nearest are typical.
+#: The maximum relative distance of a typical call from the median; if no call is within it, the nearest one is typical.
 _TYPICAL_DISTANCE = 0.04
 _ROUNDING_US = 1e-3
 
@@ -67,9 +67,9 @@ def _median_between(calls: Iterable[CallTime], kind: str, later_kind: str) -> fl
 def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[CostPart]]:
     """Return the time of a call, and the parts of a typical call in the order in which they first ran.
 
-    A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the call without
-    the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the parts are
-    their means.
+    A part is the sum of the stretches between marks that belong to its owner. All stretches add up to the time of the
+    call without the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the
+    parts are their means.
     """
     times_by_call = [owners.times_by_owner(call) for call in calls]
     totals = [sum(times.values()) for times in times_by_call]
@@ -113,7 +113,7 @@ class Owners:
     compile_ids : sequence of str
         The id of each graph's frame, in the order in which the graphs were compiled.
     lookups_us : mapping
-        The time to select a frame's code, by the frame's id, to separate it from the code that runs before.
+        The time to select a frame's code, by the frame's id, to separate it from the preceding code's time.
     overhead : Overhead
         The times to subtract from the user's code.
     """

@@ -37,21 +37,21 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Report
 
-#: Regions are measured if compiling the entry took this many seconds, and if it has this many blocks.
+#: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
 _WORTH_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if the time left is this many times the run's compile time.
 _TIMES_COMPILING = 1.5
 #: If fewer than this many blocks share a compilation on average, compiling each in place saves nothing.
 _MIN_SHARING = 2
-#: A backend that computes what eager code does, to compare ways whose random numbers differ.
+#: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
 
 
 def measure_regions(steady: SteadyState) -> RegionCost | None:
     """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
 
-    Nothing is compiled either if the run found its code in PyTorch's caches.
+    The result is also ``None`` if the run found most of its code in PyTorch's caches.
     """
     entry, correspondence = steady.entry, steady.correspondence
     whole_s = correspondence.compile_seconds()
@@ -121,7 +121,7 @@ class _CompilationTrial:
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
         files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
-        if thread_at_work(files) is not None:  # the other thread would run the marked methods of the classes
+        if thread_at_work(files) is not None:  # a different thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
 
@@ -151,7 +151,7 @@ class _CompilationTrial:
         return {type(block): type(block).forward for block in blocks}
 
     def _measure(self, way: Way, make_variant: Callable[[Entry], Variant]) -> CompiledWay | None:
-        """Compile in one way and time calls, alternating with the whole model's; ``None`` if it keeps compiling."""
+        """Compile in one way and time calls, alternating with the whole model; ``None`` if it keeps compiling."""
         require_time()
         variant = make_variant(self._entry)
         with recompiling(variant.subject.call), without_caches():
@@ -216,7 +216,8 @@ def _timed(variant: Variant) -> Callable[[], Any]:
 def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
     """Replace the method ``forward`` of classes while the context is open.
 
-    As nested regions, methods of single modules give wrong results (torch 2.13 and 2.15), but those of classes do not.
+    As nested regions, methods of single modules return wrong results (torch 2.13 and 2.15), but methods of classes do
+    not.
     """
     originals = {block_class: vars(block_class).get("forward") for block_class in forwards}
     try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     #: The number of a graph, and of a run of the graph.
     _Run = tuple[int, int]
-    #: The shape and type of a tensor.
+    #: The shape and dtype of a tensor.
     _Kind = tuple[tuple[int, ...], torch.dtype]
 
 
@@ -37,7 +37,7 @@ class _SavedPlace(NamedTuple):
 
 
 def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
-    """Return measured memory, which has the lines of the eager call, with the bytes that each compiled line keeps."""
+    """Add the bytes that each line keeps in the compiled call to measured memory, which has those of the eager call."""
     compiled = steady.compiled
     saved = _SavedByRun(compiled.timer)
     compiled_bytes = SavedBytes(compiled.held_memory(), saved.key)
@@ -81,7 +81,7 @@ class _SavedByRun:
 
 
 def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
-    """Return the stack of the operation for which each tensor is kept, by the tensor's place, as far as it is known."""
+    """Return the known stacks of the operations for which tensors are kept, by the tensors' places."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
     for number in dict.fromkeys(number for number, _ in saved.tensors):
@@ -96,10 +96,10 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, 
 
 
 def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
-    """Pair saved tensors with the expected ones, by shape and type, in order.
+    """Pair saved tensors with the expected ones, by shape and dtype, in order.
 
-    Tensors of a shape and type with a different number than expected are left out. The overall order may differ
-    slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
+    If there are more or fewer tensors of a shape and dtype than expected, they are left out. The overall order may
+    differ slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
     """
     places, expected_by_kind = defaultdict(list), defaultdict(list)
     for place, kind in enumerate(seen):

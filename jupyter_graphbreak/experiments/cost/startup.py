@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Graph
 
 _ADDRESS = re.compile(r"<(?:\w+ )*?([\w.]+) at 0x[0-9a-f]+>")
-#: PyTorch's reason if inductor's cache is switched off, on which AOTAutograd's depends.
+#: PyTorch's reason if inductor's cache, on which AOTAutograd's cache depends, is switched off.
 _SWITCHED_OFF = "FX graph cache is not enabled"
 #: The settings are extended at most this many times.
 _MAX_ROUNDS = 4
@@ -32,7 +32,7 @@ _NOT_SAVED = "the first start did not save it, for example because its backward 
 
 
 def second_start(records: Iterable[Record], correspondence: Correspondence) -> Startup | None:
-    """Return the times of the first and of the second start, ``None`` if the backend uses no caches.
+    """Return the times of the first and of the second start; ``None`` if the backend uses no caches.
 
     Compiling the copies is the second start: their code is new to Dynamo, and only the caches on disk know the graphs.
 
@@ -85,7 +85,7 @@ def _cache_states(records: Iterable[Record]) -> defaultdict[str, dict[str, str |
 def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> list[CacheChange]:
     """Try settings against the bypasses of an entry's graphs; return those with which the cache has all graphs.
 
-    Each bypass names one operation, so the settings grow from start to start.
+    Each bypass names only one operation, so settings are added from one start to the next.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _cache_state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss
         return "hit", reason or None
     if "aotautograd_cache_miss" not in states:
         return "off", reason or None
-    # The first start has left the code of the graph, but not the graph.
+    # The first start has cached the code of the graph, but not the graph.
     return "miss", _NOT_SAVED if "fx_graph_cache_hit" in states else reason or None
 
 
@@ -163,7 +163,7 @@ def _location(graph: Graph, reason: str) -> Location | None:
 
 
 def combined_startup(starts: Iterable[Startup | None]) -> Startup | None:
-    """Return the combined startup of several entries, ``None`` if no entry uses caches."""
+    """Return the combined startup of several entries; ``None`` if no entry uses caches."""
     measured = [start for start in starts if start is not None]
     if not measured:
         return None

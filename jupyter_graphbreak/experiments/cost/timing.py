@@ -40,7 +40,7 @@ _MIN_RUNS_AT_END = 1
 #: The time limit and the maximum number of runs for timing two calls to compare them.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
-#: A ratio is given if its uncertainty is at most this share of the ratio.
+#: A ratio is reported if its uncertainty is at most this share of the ratio.
 _CLEAR_SHARE = 0.1
 _MIN_US = 0.1
 
@@ -49,7 +49,7 @@ _MIN_US = 0.1
 class Budget:
     """The time for measuring: ``seconds`` for all variants together, and at most ``runs`` of each.
 
-    On a busy machine measuring takes up to twice as long.
+    On a busy machine, measuring takes up to twice as long.
     """
 
     seconds: float = 2.0
@@ -63,7 +63,7 @@ class Mark:
     Parameters
     ----------
     kind : str
-        ``graph``, ``graph ends``; ``graph is noted``, when the timer's own work after it is done; ``backward``,
+        ``graph``, ``graph ends``; ``graph is noted``: the timer's own work after a graph is done; ``backward``,
         ``backward ends``: a graph's backward pass; ``entered``, ``marked``, ``resumes``, ``left``: see
         :data:`~jupyter_graphbreak._torch_compat.hooks.code_marks.Moment`.
     name : str
@@ -79,7 +79,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class CallTime:
-    """The time of one call, its marks, and how often the process had to yield a processor meanwhile.
+    """The time of one call, its marks, and how often the process had to yield a processor during the call.
 
     ``processor_us`` is the time that all processors worked for the call.
     """
@@ -117,7 +117,7 @@ def time_in_turn(
 ) -> list[list[CallTime]]:
     """Run variants alternately until the budget is spent, so that changes in the machine's speed affect all equally.
 
-    The first variant changes from round to round. No garbage is collected during the runs.
+    Each round begins with a different variant. No garbage is collected during the runs.
 
     Parameters
     ----------
@@ -162,13 +162,13 @@ def time_in_turn(
 
 
 def undisturbed(calls: list[CallTime]) -> list[CallTime]:
-    """Return the calls during which no other process had the processor, or the least disturbed if they are too few."""
+    """Return the calls in which no other process had the processor; if these are too few, the least disturbed calls."""
     max_yields = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
     return [call for call in calls if call.yields <= max_yields]
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
-    """Return the ratio of a changed call's time to the unchanged one's, from pairs of calls; ``None`` if unmeasurable.
+    """Return the ratio of a changed call's time to an unchanged call's, from pairs of calls; ``None`` if unmeasurable.
 
     Parameters
     ----------
@@ -192,8 +192,8 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
 def clear_ratio(ratios: Sequence[float]) -> float | None:
     """Return the median of measured ratios; ``None`` if they are too few or too far apart.
 
-    The uncertainty of the median, see :func:`~jupyter_graphbreak.report.cost.overlap`, is a tenth of it at most, or
-    else half of its distance from 1.
+    The uncertainty of the median (see :func:`~jupyter_graphbreak.report.cost.overlap`) must be at most a tenth of the
+    median, or at most half of its distance from 1.
     """
     if len(ratios) < _MIN_PAIRS:
         return None
@@ -245,14 +245,14 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def gain_us(slow: Spread, fast: Spread) -> float | None:
-    """Return by how many microseconds a call is shorter, ``None`` if no gain is measurable."""
+    """Return how many microseconds shorter the fast call is; ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
     return gain if gain > 0 and not overlap(slow, fast) else None
 
 
-#: Fewer calls are not reported.
+#: The minimum number of calls to report a time.
 _MIN_CALLS = 5
-#: Only the last calls of a longer loop are used.
+#: The maximum number of calls to keep: the last ones of a loop.
 _MAX_CALLS = 10_000
 
 
@@ -298,7 +298,7 @@ class WarmCalls:
         self._open_calls.clear()
 
     def spread_of(self, callable_id: int | None) -> Spread | None:
-        """Return the times of a callable's calls, ``None`` if there were too few."""
+        """Return the times of a callable's calls; ``None`` if there were too few."""
         finished = self._finished.get(callable_id, []) if callable_id is not None else []
         if len(finished) < _MIN_CALLS:
             return None

@@ -45,7 +45,7 @@ class PrivateCode:
     Parameters
     ----------
     copies : collection of function
-        Functions that no other program shares, and which keep their code: after a replacement Python specializes the
+        Functions that no other program shares, and that keep their code: after a replacement, Python specializes the
         callers again, which can take longer than a call.
     """
 
@@ -98,9 +98,9 @@ SEEDS = 8
 #: The number of untimed calls before a timed call that takes less than ``_SHORT_US`` microseconds.
 _WARM_UP_CALLS = 2
 _SHORT_US = 5_000
-#: The maximum number of passes through the seeds to wait until nothing is compiled.
+#: The maximum number of passes through the seeds until a pass compiles nothing.
 _MAX_ROUNDS = 12
-#: A call that takes this many seconds is warmed up with one seed only.
+#: A call that takes at least this many seconds is warmed up with one seed only.
 _SLOW_S = 0.5
 
 
@@ -254,8 +254,8 @@ class Variant:
     def results_and_state(self) -> list[torch.Tensor]:
         """Return copies of the tensors in the result of a call, of its gradients, and of the state that it leaves.
 
-        It leaves its arguments, its state and Python's random numbers, and the length of its output. If it changes its
-        state, the next call counts as well: that is the first one with a different state.
+        This state includes the arguments, Python's random numbers and the length of the output. If the call changes its
+        state, the next call is included: it is the first one that starts from a different state.
         """
         tensors: list[torch.Tensor] = []
 
@@ -276,7 +276,7 @@ class Variant:
             if tensor.layout == torch.strided and not tensor.is_nested:
                 flat = tensor.detach().reshape(-1)
                 yield flat[:: 1 + flat.numel() // _MAX_ELEMENTS].clone()
-        # A container is listed as the name of its class.
+        # For a container, the leaves include the name of its class.
         parts = [part for name, root in self.subject.roots() for _, part in leaves(root, name or "self")]
         yield from (torch.tensor(part, dtype=torch.float64) for part in parts if type(part) is float)
         values = [part for part in parts if type(part) in {bool, int, str}]
@@ -286,7 +286,7 @@ class Variant:
     def with_backward(
         self, observe: Callable[[Callable[[], Any]], _T], on_tensor: Callable[[torch.Tensor], None] | None = None
     ) -> _T:
-        """Observe a call followed by a backward pass from its results, if these require gradients.
+        """Observe a call, followed by a backward pass if its results require gradients.
 
         Parameters
         ----------
@@ -351,7 +351,7 @@ class Variant:
         observe : callable
             Takes a function that makes a call.
         backward : bool
-            Whether a backward pass from its results follows each call, if these require gradients.
+            Whether a backward pass follows each call whose results require gradients.
         """
         given_values, used_values = (
             (arguments.args, arguments.kwargs) for arguments in (self._given_arguments, self._arguments)
@@ -426,7 +426,7 @@ class Variant:
 
 
 def tensors_of(subject: Subject, arguments: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a call's arguments and of the object whose state it may change."""
+    """Yield the tensors of a call's arguments and of the object whose state the call may change."""
     pending: list[Any] = [arguments.args, arguments.kwargs, subject.owner]
     while pending:
         value = pending.pop()

@@ -1,4 +1,4 @@
-"""Find the names that a function binds before a statement, and those that it reads after it."""
+"""Find the names that a function binds before a statement, and the names that it reads after the statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target has a value before a statement; a target that is not a name always has."""
+    """Return whether a target has a value before a statement; a target that is not a name always has one."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: The text of a value; for a tuple, list or dict, its type, its keys and the values in it.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
-#: The operators as their signs, such as ``+``.
+#: The signs of the operators, such as ``+``.
 OPERATOR_SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",

@@ -119,7 +119,7 @@ _WHERE_TITLE = "Take both sides with torch.where"
 _GUARDED_TITLE = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND_TITLE = "Give both sides to torch.cond"
 _RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
-#: The operators of assignments in place, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
+#: The operators of augmented assignments, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
 #: written as a difference.
 _NEUTRAL_CHANGES = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
 
@@ -154,7 +154,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     source : str
         The id of the source.
     line : int
-        The line of the condition, or the line that gives the size a name.
+        The line of the condition, or the line that assigns the size to a name.
     """
     draft = draft_of(text)
     statement = draft.find(line, None, line, None) if draft is not None else None
@@ -181,7 +181,7 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
 
 
 def _decided_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
-    """Return how many operands of a test were evaluated before the first one that breaks: Python decides these."""
+    """Return how many operands of a test were evaluated before the first one that breaks: Python decides them."""
     if not isinstance(test, ast.BoolOp):
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
@@ -252,7 +252,7 @@ def _propose_both_sides(
 
 
 def _is_accepted_by_cond(*sides: str) -> bool:
-    """Return whether torch.cond accepts the sides: tensors, without calls of modules or random numbers."""
+    """Return whether torch.cond accepts the sides: they compute tensors without calling modules or random functions."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -365,7 +365,7 @@ def _selection_statements(
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Save values that an earlier selection would change under new names; return the statements."""
+    """Save, under new names, the values that an earlier selection would change; return the statements."""
     lines = []
     for number, (target, texts) in enumerate(sides.items()):
         names = []
@@ -384,7 +384,7 @@ def _mentions(text: str, target: str) -> bool:
 
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
-    """Drop a test for elements: without elements, the block, or the code after a shortcut, changes nothing."""
+    """Drop a test for an empty tensor: for such a tensor, the block, or the code after a shortcut, changes nothing."""
     parts = branch.test.values if _is_and(branch.test) else [branch.test]
     tests = [part for part in parts if _asks_for_elements(part) is not None]
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
@@ -462,7 +462,7 @@ def _is_number_of_elements(node: ast.expr) -> bool:
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 
 
-#: Comparisons with a number of elements: whether each is true for some elements, or for none.
+#: Comparisons of a number of elements: whether each is true if there are elements, or if there are none.
 _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
     (ast.Eq, 0): False, (ast.Lt, 1): False, (ast.LtE, 0): False,
     (ast.NotEq, 0): True, (ast.Gt, 0): True, (ast.GtE, 1): True,

@@ -179,7 +179,7 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
     Parameters
     ----------
     is_exact : bool, optional
-        Whether the numbers compared with the values are the same in every precision; Python compares in double
+        Whether the numbers that the values are compared with are the same in every precision: Python compares in double
         precision. By default, the expression decides.
     """
     if (inner := tensor_moved_to_host(node)) is not None:

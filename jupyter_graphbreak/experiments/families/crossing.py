@@ -57,7 +57,8 @@ def conditions_after(
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's end.
 
-    If the moved code may itself change something, these are the conditions of all sides that may read it as well.
+    If the moved code may itself change something, the conditions of all sides that may read the
+    changes are included.
 
     Parameters
     ----------
@@ -124,7 +125,7 @@ def _has_effects(
 def _reading_conditions_after(
     site: Site, function: FunctionNode, moved: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose sides follow the moved code and read more than the function's own names."""
+    """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
     moved_nodes = {part for statement in moved for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
@@ -146,7 +147,7 @@ def _reading_conditions_after(
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:
     """Return the conditions whose sides compute something outside a ``with`` block.
 
-    If the whole function runs in the block's context, the context covers these sides as well.
+    If the whole function runs in the block's context, the context also covers these sides.
     """
     nodes_of_block = set(ast.walk(block))
     tests_with_results = [
@@ -229,7 +230,7 @@ def _called_name(node: ast.AST) -> str:
 def _conditions_in_function(
     site: Site, function: FunctionNode, passed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
-    """Yield the conditions under which parts of a function change something: tests, and changes that may not run."""
+    """Yield the conditions under which a function changes something: tests, and changes that may not run."""
     branches = set(_branches(function)) & set(passed_nodes)
     changing_tests = [
         (test, result)
@@ -334,7 +335,7 @@ def _attribute_owners(node: ast.AST) -> Iterator[str]:
 
 
 def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
-    """Return whether code may change an object, under any name: several names may refer to the same object."""
+    """Return whether code may change an object that moved code reads; other names may refer to the same object."""
     match node:
         case ast.Attribute() | ast.Subscript():
             return not isinstance(node.ctx, ast.Load)

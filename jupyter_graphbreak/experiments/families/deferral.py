@@ -124,7 +124,7 @@ def may_end_call(statement: ast.stmt) -> bool:
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether an enclosing statement may handle what a statement raises, which then cannot be deferred."""
+    """Return whether an enclosing statement may handle the errors of a statement, so that it cannot be deferred."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
@@ -236,7 +236,7 @@ def _local_names(function: FunctionNode) -> set[str]:
 
 
 def _is_text_of(leaf: ast.expr, text: str) -> bool:
-    """Return whether a text is really an expression's: Python 3.11 has wrong columns in f-strings."""
+    """Return whether a text is really the text of an expression: Python 3.11 has wrong columns in f-strings."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:

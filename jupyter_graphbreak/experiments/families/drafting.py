@@ -58,11 +58,11 @@ class Draft:
         return cls(text, tree, taken_names) if tree is not None else None
 
     def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
-        """Return where a node starts, in characters."""
+        """Return the start of a node, in characters."""
         return self._offset(node.lineno, node.col_offset)
 
     def end_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
-        """Return where a node ends, in characters."""
+        """Return the end of a node, in characters."""
         return self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
     def _offset(self, line: int, column: int) -> int:
@@ -71,11 +71,11 @@ class Draft:
         return self._starts[line - 1] + len(ahead)
 
     def line_start(self, line: int) -> int:
-        """Return where a line starts, in characters."""
+        """Return the start of a line, in characters."""
         return self._starts[line - 1]
 
     def line_end(self, line: int) -> int:
-        """Return where a line ends, in characters."""
+        """Return the end of a line, in characters."""
         return self._starts[line - 1] + len(self._lines[line - 1])
 
     def text_of(self, node: ast.expr | ast.stmt) -> str:
@@ -83,7 +83,7 @@ class Draft:
         return self.text[self.start_of(node) : self.end_of(node)]
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes around a node, the nearest first."""
+        """Yield the nodes that contain a node, the nearest first."""
         while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
@@ -115,7 +115,7 @@ class Draft:
         return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
 
     def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
-        """Return the innermost node with a range; without columns, the statement of the line.
+        """Return the innermost node with the given range; without columns, the statement of the line.
 
         Columns count characters. If no node has the range, because PyTorch reports an ``if`` only up to its test, the
         result is the innermost node around the end of the range.

@@ -1,4 +1,4 @@
-"""Move code that does not depend on the compiled function before its call, or around it."""
+"""Move code out of a compiled function if it does not depend on the function: before the call, or around the call."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class _InnerCompilationWriter:
         """Return the statement that compiles a module, or a method of the module, in place.
 
         The method is compiled as a function of its class and bound again: ``copy.deepcopy`` and :mod:`pickle` bind it
-        to the copy, while a compiled bound method would remain that of the original.
+        to the copy, while a compiled bound method would stay bound to the original.
         """
         if not call.method:
             return f"{expression}.compile{self._options or '()'}"
@@ -219,7 +219,7 @@ class _InnerCompilationWriter:
         self.is_possible = False
 
     def _expression(self, place: str, *, is_own: bool) -> str | None:
-        """Return the expression of a place at the top level of the sources."""
+        """Return the expression with which code at the top level of the sources refers to a place."""
         root = place.partition(".")[0].partition("[")[0]
         if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
             owner = self._owner_expression()
@@ -386,7 +386,7 @@ def _has_plain_options(node: ast.expr) -> bool:
 
 
 def _joined_expression(expression: str, place: str) -> str | None:
-    """Return the expression of a place inside an object; numbers of modules become indices."""
+    """Return the expression for a place in an object, given the object's expression; module numbers become indices."""
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
     whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return whole if _PLACE_PATTERN.fullmatch(whole) else None

@@ -35,7 +35,7 @@ _RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|unifor
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes whose loops end without a tensor's value."""
+    """Yield changes that make a loop end without reading a tensor's value."""
     site = site_of(problem)
     if site is None or site.function is None:
         return
@@ -96,7 +96,7 @@ def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
-    """Return whether a loop ends without a tensor's value, as far as its syntax shows."""
+    """Return whether a loop ends without reading a tensor's value, as far as its syntax shows."""
     if isinstance(loop, ast.For):
         return not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) not in {"iter", "count"}
     is_comparison = isinstance(loop.test, ast.Compare) and len(loop.test.ops) == 1

@@ -30,7 +30,7 @@ _COMPOSITE_EXPRESSIONS = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue, ast.Tuple, ast.List,
     ast.Dict, ast.Set, ast.Subscript, ast.Slice, ast.Starred,
 )  # fmt: skip
-#: Attributes of tensors that do not depend on their values.
+#: Attributes of tensors that do not depend on the tensors' values.
 _SIZE_ATTRIBUTES = {"shape", "ndim"}
 _SIZE_METHODS = {"size", "dim", "numel"}
 _BUILTINS = {
@@ -49,7 +49,7 @@ class ReadExpressions(NamedTuple):
     Parameters
     ----------
     plain : collection of str
-        The expressions for numbers, texts and similar values, or containers of them.
+        The expressions for numbers, strings and similar values, or containers of them.
     tensors : collection of str
         The expressions for tensors.
     varied : collection of str
@@ -69,7 +69,7 @@ class Precomputed(NamedTuple):
     texts : mapping
         The whole new text of each changed source, by the source's id.
     compiled_name : str
-        The name of the function that is compiled now.
+        The name of the function that the changed code compiles.
     is_tensor : bool
         Whether the values are passed as tensors.
     """
@@ -83,7 +83,7 @@ class Precomputed(NamedTuple):
 def propose_precomputed(
     source: str, line: int, texts: Mapping[str, str], readings: ReadExpressions
 ) -> Iterator[Precomputed]:
-    """Yield changes of a compiled function that move out expressions that depend only on the varied values.
+    """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
 
 
 def _added_function(draft: Draft, text: str) -> str | None:
-    """Return the name of the function that a changed text defines in addition."""
+    """Return the name of the function that a changed text adds."""
     changed_draft = draft_of(text)
     earlier_names = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
     later_names = (
@@ -202,12 +202,12 @@ class _Partition:
         ]
 
     def text_in_title(self, name: str) -> str:
-        """Return the text for a value in a title: its expression if that is short."""
+        """Return the text for a value in a title: its expression if that is short, or else its name."""
         texts = [self.draft.text_of(node) for node, given in self._names_of_moved.items() if given == name]
         return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION and "\n" not in text), name)
 
     def _move(self, statement: ast.stmt) -> None:
-        """Move a statement or expressions of it, if they can be computed before the call."""
+        """Move a statement, or expressions in it, if they can be computed before the call."""
         if self._is_movable(statement):
             bound_names = sorted(names_bound(statement))
             if self._depends_on_varied(statement):
@@ -259,7 +259,7 @@ class _Partition:
         self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
 
     def _is_movable(self, statement: ast.stmt) -> bool:
-        """Return whether a statement only gives names to values that can be computed before the call."""
+        """Return whether a statement only binds names to values that can be computed before the call."""
         match statement:
             case ast.Assign(targets=[ast.Name()]) | ast.If():
                 pass
@@ -324,7 +324,7 @@ class _Partition:
         return ast.unparse(node) in self.readings.tensors and not self._is_assigned(node)
 
     def _is_assigned(self, node: ast.expr) -> bool:
-        """Return whether the function assigns what an expression reads, or a part that leads to it."""
+        """Return whether the function assigns to what an expression reads, or to an object that contains it."""
         while True:
             if dotted(node) in self._assigned_names:
                 return True
@@ -350,7 +350,7 @@ class _Partition:
         return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
-        """Return whether a function can run before the call: a builtin, a module's function, or a string's method."""
+        """Return whether a function can run before the call: a builtin, a function in a module, or a string method."""
         name = dotted(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False
@@ -361,7 +361,7 @@ class _Partition:
         )
 
     def _is_imported(self, node: ast.Attribute) -> bool:
-        """Return whether an expression is a part of a module other than torch."""
+        """Return whether an expression refers to a part of a Python module other than torch."""
         root = dotted(node).partition(".")[0]
         imports = [alias for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import) for alias in part.names]
         names = {alias.asname or alias.name.partition(".")[0] for alias in imports if not _is_torch(alias.name)}

@@ -38,7 +38,7 @@ _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
-#: An assumption about messages that compiled code leaves out: a trial shows only the loss of written messages.
+#: An assumption about messages that compiled code leaves out: a trial notices only if written messages are lost.
 _LEVEL_ASSUMPTION = "its messages are lost as soon as the logger's level is lowered"
 
 
@@ -160,7 +160,7 @@ def _changes_of_written_tensors(
 
 
 def _title(statements: list[ast.stmt]) -> str:
-    """Return a title for what moves: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
+    """Return a title for moved calls: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
     output_functions: set[str] = set()
     called_functions: dict[str, None] = {}
     has_checks = False

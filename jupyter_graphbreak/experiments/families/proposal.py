@@ -37,7 +37,7 @@ class Problem:
 class Condition:
     """The test of a branch that a change edits or crosses: its sides must run before the change counts as working.
 
-    A condition may also be other code that must run, such as a call in a loop that may be empty, and then has no sides.
+    A condition may also be other code that must run, such as a call in a loop that may be empty; it then has no sides.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ class InnerCall:
     name : str
         The name of the function, or of the modules' class.
     places : tuple of str
-        The places of the modules in the entry's state, such as "net.layers.0"; the place of an attribute of the module
-        that is the entry itself is "layers.0". Empty for a function.
+        The places of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
+        itself the module ``net``. Empty for a function.
     method : str
         The method of the modules to compile; empty if ``Module.compile`` affects their calls.
     filename : str
         The file of the function.
     functions : frozenset of tuple
-        The functions that ran inside, each as its file and its name.
+        The functions that ran during the call, each as its file and its name.
     is_own : bool
         Whether the places of an entry that is a method or a module are in its own object, and not in global variables
         or arguments.

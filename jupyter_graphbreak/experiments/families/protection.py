@@ -247,7 +247,7 @@ def _is_harmless(function: FunctionNode) -> bool:
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
-    """Return whether Python may divide by zero here: the divisor is neither a constant nor, by its syntax, a tensor."""
+    """Return whether Python may divide by zero in an operation, judging by the syntax of the operands."""
     if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
         return False
     if isinstance(node.right, ast.Constant):

@@ -1,4 +1,4 @@
-"""Rewrites of code that Dynamo cannot trace as code that it can trace: one rule for each rewrite."""
+"""Rewrites that turn code that Dynamo cannot trace into code that it can trace: one rule for each rewrite."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
 
 
 def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
-    """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``: the same number."""
+    """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``, which is equivalent."""
     call = _call_with_name(site, "random")
     if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
         return
@@ -187,7 +187,7 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 
-#: A conversion of ``%``, and the conversions that ``str.format`` writes in the same way.
+#: A ``%`` conversion, and the conversions that ``str.format`` writes in the same way.
 _CONVERSION = re.compile(r"%(?:%|(?P<flags>[-0+ ]*)(?P<width>\d*)(?P<precision>(?:\.\d+)?)(?P<kind>[a-zA-Z]))")
 _NUMBER_CONVERSIONS = frozenset("eEfFgG")
 _TEXT_CONVERSIONS = frozenset("sr")
@@ -209,7 +209,7 @@ def _format_with_str_format(site: Site) -> Iterator[Proposal]:
 
 
 def _str_format_template(template: str) -> str | None:
-    """Turn a template of ``%`` into one of ``str.format``; ``None`` if a conversion has no equivalent."""
+    """Turn a ``%`` template into a ``str.format`` template; ``None`` if a conversion has no equivalent."""
     parts: list[str] = []
     literal_start = 0
     for sign in re.finditer("%", template):
@@ -225,7 +225,7 @@ def _str_format_template(template: str) -> str | None:
 
 
 def _replacement_field(conversion: re.Match[str]) -> str | None:
-    """Return the replacement field for a conversion of ``%``, with the same alignment."""
+    """Return the replacement field for a ``%`` conversion, with the same alignment."""
     if conversion.group() == "%%":
         return "%"
     flags, width, precision, conversion_type = conversion.group("flags", "width", "precision", "kind")

@@ -95,7 +95,7 @@ def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _take_one_by_one(site: Site) -> Iterator[Proposal]:
-    """Take the values of a list one by one, which a setting makes traceable."""
+    """Take the values of a list one by one, so that a setting makes the code traceable."""
     call = site.draft.enclosing(site.node, ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Site:
-    """A break in its source.
+    """A break and the code in its source.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def import_torch_before(draft: Draft, function: ast.stmt) -> tuple[str, list[str
 
 
 def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
-    """Yield the statements that import torch, and its name there."""
+    """Yield the statements that import torch, each with the name that it gives to torch."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -41,7 +41,7 @@ from transformers import vision_utils
 class Sizes(torch.Tensor):
     """Integers that are known before the call; numbers computed from them are also known while compiling.
 
-    Their text is guarded, so different numbers are compiled again.
+    Their text is guarded, so different numbers cause a recompile.
     """
 
     @classmethod
@@ -229,7 +229,7 @@ _EVALUATED_ONCE = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
-#: Nodes that compute the same value before the call.
+#: Nodes that compute the same value before the call as during the call.
 _PURE_NODES = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.Constant, ast.BinOp, ast.operator, ast.Tuple, ast.UnaryOp,
     ast.unaryop, ast.expr_context, ast.keyword,
@@ -238,7 +238,7 @@ _TENSOR_METHODS = {"sum", "prod", "max", "min", "numel", "amax", "amin", "long",
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that make sizes numbers in the compiled function."""
+    """Yield changes that turn sizes into numbers in the compiled function."""
     yield from (Proposal(FAMILY, title, code=code) for title, code in switches_for(problem))
     site = site_of(problem)
     if site is None:

@@ -125,7 +125,7 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources |
         source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)
     }
     all_drafts = (site.draft, *other_drafts.values())
-    # One cell may create or rename what a different cell compiles.
+    # One cell may create or rename the object that a different cell compiles.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_otherwise(draft, compiled_names) for draft in all_drafts):
@@ -261,8 +261,8 @@ def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
 def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
     """Return whether a source compiles something unidentified, which may be the function.
 
-    A source other than the function's own may compile attributes of anything. A function that compiles its argument
-    counts if one of the names is passed to it, and so does ``block.compile()`` of an unknown object for a method.
+    In a source other than the function's own, compiled attributes of objects do not count. A function that compiles its
+    argument counts if one of the names is passed to it; for a method, ``block.compile()`` of an unknown object counts.
     """
     torch = name_of_torch(draft) or "torch"
     defined = {

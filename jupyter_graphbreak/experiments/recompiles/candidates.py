@@ -27,7 +27,7 @@ _NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
 _SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
-#: The factor by which the limit is raised.
+#: The factor by which the recompile limit is raised.
 _LIMIT_FACTOR = 8
 _LIMIT_SETTING = "torch._dynamo.config.recompile_limit"
 
@@ -39,7 +39,7 @@ Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoi
 
 @dataclass(frozen=True)
 class CallPreparation:
-    """Code that changes or marks a value before each call, for any name of the value.
+    """Code that changes or marks a value before each call, whatever the value's name is.
 
     Parameters
     ----------
@@ -63,13 +63,13 @@ class CallPreparation:
 
     @property
     def leaves_tensors(self) -> bool:
-        """Whether the code replaces numbers outside the call: in an object, or in a variable of the caller."""
+        """Whether the code replaces numbers outside the call with tensors, in an object or a variable of the caller."""
         is_outside = bool(self.path.steps) or self.path.root.kind != "argument"
         return is_outside and (self.assigns or _PARAM_GROUPS_LOOP in self.template)
 
     @property
     def needs_an_item(self) -> bool:
-        """Whether the code reads an item of a list of the caller, which may be shorter in other calls."""
+        """Whether the code reads an item of the caller's list, which may be shorter in other calls."""
         is_index = any(step.kind == "item" and type(step.key) is int for step in self.path.steps)
         return is_index and self.path.root.kind == "argument"
 
@@ -95,7 +95,7 @@ class RecompileCandidate:
     Parameters
     ----------
     preparations : tuple of CallPreparation
-        The effect of the adjustment's lines.
+        The changes and marks that the adjustment's lines make.
     """
 
     title: str
@@ -116,7 +116,7 @@ class RecompileCandidate:
         return {"branch", "hoisting"}.isdisjoint(self.families)
 
     def with_settings(self, settings: Mapping[str, Any]) -> RecompileCandidate:
-        """Return this candidate with settings in place of ``dynamic=True``, whose place in the code is unknown."""
+        """Return this candidate with settings instead of ``dynamic=True``, whose place in the code is unknown."""
         adjustment = replace(self.adjustment, dynamic=None, settings={**self.adjustment.settings, **settings})
         title = self.title.replace(_DYNAMIC_TITLE, "Treat sizes and numbers as dynamic from the start")
         return replace(self, title=title, adjustment=adjustment)
@@ -149,7 +149,7 @@ class RecompileCandidate:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Conditions on which candidates depend, besides what varied.
+    """Conditions on which candidates depend, besides the variations.
 
     Parameters
     ----------
@@ -158,10 +158,10 @@ class Circumstances:
     limit : int
         The recompile limit.
     is_limit_worth_raising : bool
-        Whether the limit was reached and some calls used code of earlier calls: otherwise every further call is
-        compiled again.
+        Whether the limit was reached and some calls used code of earlier calls: otherwise, every further call causes a
+        recompile.
     visible : frozenset of str
-        The names of closure variables that the calling code has as well.
+        The names of closure variables that the calling code also has.
     """
 
     owner: str
@@ -260,7 +260,7 @@ def _one_tensor_candidate(
 def _tensor_candidates(
     numbers: Sequence[Number], varied: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    """Yield candidates that replace numbers with tensors, with doubles first because Python computes with them."""
+    """Yield candidates that replace numbers with tensors, double precision first because Python computes with it."""
     assignable = [number for number in varied.numbers if _is_assignable(number, circumstances)]
     chosen_numbers = [number for number in numbers if number in assignable]
     if not chosen_numbers:

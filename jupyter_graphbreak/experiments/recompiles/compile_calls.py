@@ -72,7 +72,7 @@ def compile_calls(
 
 @dataclass
 class _CompileCallSearch:
-    """The search in one source, given the nodes of all syntax trees."""
+    """The search for compile calls in one source, given the nodes of all syntax trees."""
 
     source: str
     nodes: Mapping[str, list[ast.AST]]

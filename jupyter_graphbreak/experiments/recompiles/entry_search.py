@@ -1,4 +1,4 @@
-"""Search for remedies of the recompiles of one entry."""
+"""Search for remedies for the recompiles of one entry."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: A guard on the value of a size or of a number.
 _VALUE_GUARD = re.compile(r"\.size\(\)|== -?\d")
-#: Inductor's code refuses an input because of its memory format.
+#: Inductor's error if its code rejects an input because of the input's memory format.
 _REFUSED_LAYOUT = re.compile(r"expected size \S+, stride")
 #: The recompile limit, if the report does not have it.
 _DEFAULT_LIMIT = 8
@@ -78,7 +78,7 @@ class EntryFindings:
 
 
 class EntrySearch:
-    """The search for remedies of one entry's recompiles."""
+    """The search for remedies for one entry's recompiles."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class EntrySearch:
         self._compile_text = compile_text
         self._on_status = on_status
         self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
-        #: Whether some calls looked like earlier ones.
+        #: Whether some calls looked the same as earlier calls.
         self._is_repeated = is_repeated
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._finished_trials: list[tuple[CandidateTrial, Change]] = []
@@ -129,7 +129,7 @@ class EntrySearch:
             return self.without_trials(
                 f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
                 if trials.left_out
-                else "repeated on copies, the calls were not compiled again"
+                else "the calls caused no recompiles when they were repeated on copies"
             )
         varied = trials.varied
         named_variations = varied.named_in(self._guards)
@@ -189,7 +189,7 @@ class EntrySearch:
         return is_right
 
     def _with_doubts(self, trial: CandidateTrial) -> CandidateTrial:
-        """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
+        """Add the items that a change needs, and the numbers that it leaves as tensors, to the reason of its trial.
 
         Code that no trial runs may read these numbers; the reason names an example.
         """
@@ -240,7 +240,7 @@ class EntrySearch:
                 failed.add(proposal.is_tensor)
 
     def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
-        """Try to end the recompiles by the best change together with a condition on a size that stays in one graph."""
+        """Try the best change together with a rewritten condition on a size, which keeps both sides in one graph."""
         source, text = line.source, self._texts.text(line.source)
         proposals = list(propose_for_size(source, text, line.line))[:_MAX_CONDITIONS]
         if not proposals:
@@ -288,7 +288,7 @@ class EntrySearch:
     def try_combined(
         self, findings: EntryFindings, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]
     ) -> CombinedRemedy | None:
-        """Try the best change together with the remedy that removes most breaks; ``None`` if that does not work."""
+        """Try the best change together with the remedy that removes the most breaks; ``None`` if that does not work."""
         if self._trials is None or not findings.trials or findings.trials[0][0].verdict not in WORKING:
             return None
         (best, change), *_ = findings.trials
@@ -320,7 +320,7 @@ class EntrySearch:
         )
 
     def _specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
-        """Return the line that makes PyTorch compile values separately, as PyTorch names it in an error or a guard."""
+        """Return the line that makes PyTorch compile each value separately, according to PyTorch's error or guard."""
         if line_from_error is not None:
             return self._texts.line_of(line_from_error.source, line_from_error.line, line_from_error.code)
         for recompile in self._recompiles:
@@ -335,7 +335,7 @@ class EntrySearch:
     def _with_source_change(
         self, candidate: RecompileCandidate, trials: CallTrials
     ) -> tuple[RecompileCandidate, Change]:
-        """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
+        """Return a candidate with its change of the sources; if ``dynamic=True`` has no place there, use a setting."""
         change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
@@ -374,7 +374,7 @@ class EntrySearch:
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
     def _lines_for_reader(self, candidate: RecompileCandidate) -> tuple[str, ...]:
-        """Return the lines for the reader; a global variable that the calling code lacks has its module's name."""
+        """Return the lines for the reader; a global variable that the calling code lacks gets its module's name."""
         sites = self._sites()
 
         def name_of(path: Path) -> str:

@@ -59,7 +59,7 @@ class FoundRecompileRemedies(NamedTuple):
 
 @contextlib.contextmanager
 def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[Entry]:
-    """Yield an entry with a change, under its settings while the context is open."""
+    """Yield an entry with a change; the change's settings apply while the context is open."""
     arguments = entry.arguments.copy()
     if adjustment.lines:
         code = compile("\n".join(adjustment.lines), "<before the call>", "exec")
@@ -138,7 +138,7 @@ def _recompiles_by_entry(
 ) -> tuple[list[tuple[Entry, list[Recompile]]], list[list[Recompile]]]:
     """Return the recompiles of each entry, and those that no change can end or whose entry was not kept, by function.
 
-    Copies of the entry's objects stay, so trials cannot repeat a recompile that the end of an object causes.
+    Copies of the entry's objects stay alive, so trials cannot repeat a recompile that happens after an object is freed.
     """
     frames = {frame.id: frame for frame in report.frames}
 

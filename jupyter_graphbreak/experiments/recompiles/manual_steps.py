@@ -1,4 +1,4 @@
-"""Give manual steps for recompiles that no tried change ends, and say which recompiles are right."""
+"""Give manual steps for recompiles that no tried change ends, and say which recompiles are expected."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _FIRST_STATE_STEP = (
     "a tensor of its later shape, such as zeros, before the first call."
 )
 _LENGTH_STEP = (
-    "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep what grows out "
-    "of the compiled function."
+    "The length of `{name}` varies, and each length has its own graph: pass a stacked tensor, or keep the growing "
+    "container out of the compiled function."
 )
 _FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
 #: Guards, and the sentence about each; ``name`` is the group that matched.
@@ -88,8 +88,8 @@ _BY_GUARD = (
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
 #: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
-GENERAL_STEP = "Decide whether what varied between the calls can stay the same, or is needed in the compiled function."
-#: The maximum number of values for which separate compilations are right.
+GENERAL_STEP = "Decide whether the values that varied can stay the same, or are needed in the compiled function."
+#: The maximum number of values for which separate compilations are expected.
 _MAX_RIGHT_VALUES = 4
 
 
@@ -100,7 +100,7 @@ def manual_step(
     line: SpecializingLine | None,
     graphs: int = 0,
 ) -> str:
-    """Return a sentence about recompiles with one cause, which no change ends.
+    """Return a sentence about recompiles that have one cause and that no change ends.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def manual_steps(
 
 
 def _sentence_about_arguments(varied: Variations) -> str:
-    """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1, if any."""
+    """Return a sentence about arguments that are the same tensor only in some calls, or about sizes 0 and 1, if any."""
     if varied.aliases:
         one, other = varied.aliases[0]
         return (
@@ -176,8 +176,8 @@ def _sentence_about_arguments(varied: Variations) -> str:
         )
     if small := next((size for size in varied.sizes if any(value in {0, 1} for value in size.values)), None):
         return (
-            f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately, because "
-            "many operations treat them differently: two graphs are expected."
+            f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately because "
+            "many operations treat them differently, so two graphs are expected."
         )
     return ""
 
@@ -268,7 +268,7 @@ _BY_GUARDS = (_sentence_about_cache, _sentence_about_function, _sentence_about_k
 
 
 def _shared_graphs(named_variations: Variations, graphs: int) -> str:
-    """Return a clause with the number of graphs for a size or a number, if some of its values share one."""
+    """Return a clause with the number of graphs for a size or a number, if some of its values share a graph."""
     candidates: tuple[Size | Number, ...] = (*named_variations.sizes, *named_variations.numbers)
     most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
     if most_varied is None or not 0 < graphs < len(set(most_varied.values)):
@@ -298,7 +298,7 @@ def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_grap
         )
     if _CONDITION.match(line.code):
         return (
-            f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
+            f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
     alternative = "number itself" if varied.numbers and not varied.sizes else "size itself (`x.shape[0]`)"
@@ -374,12 +374,12 @@ def _sentence_about_guard(guard: str) -> str:
 
 
 def is_about_freed_objects(recompile: Recompile) -> bool:
-    """Return whether a function was compiled again only because an object that its code refers to is gone."""
+    """Return whether a function was recompiled only because an object that its code refers to was freed."""
     return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 
 def are_recompiles_right(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
-    """Return whether the recompiles are right: flags, functions, the grad mode or the like select between programs."""
+    """Return whether the recompiles are expected: flags, functions, the grad mode or similar values select programs."""
     if any(recompile.limit_hit for recompile in recompiles) or named_variations.sizes or named_variations.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]

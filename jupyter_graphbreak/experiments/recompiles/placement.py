@@ -1,4 +1,4 @@
-"""Write a change for recompiles into the user's sources, and find the code in them that it would affect."""
+"""Write a change for recompiles into the user's sources, and find other code that the change would affect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
-#: Statements before which code can be inserted, and expressions in which a call is evaluated once and always.
+#: Statements before which code can be inserted, and expressions that always evaluate their parts exactly once.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
 _TRANSPARENT = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
@@ -57,7 +57,7 @@ def with_lines_before(
     sites : iterable of CallSite
         The calls in this text.
     call : callable
-        The callable that these calls run.
+        The callable that the calls run.
     preparations : sequence of CallPreparation
         The code to run before each call.
     settings : sequence of str
@@ -112,7 +112,7 @@ def _scope_of(path: Sequence[ast.AST]) -> tuple[ast.AST, ast.stmt]:
 
 
 def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
-    """Return the statement of a call, if the statement evaluates the call once and always."""
+    """Return the statement of a call, if the statement always evaluates the call exactly once."""
     statement = next((part for part in reversed(path) if isinstance(part, ast.stmt)), None)
     if not isinstance(statement, _STATEMENTS):
         return None
@@ -251,7 +251,7 @@ class _CallWriter:
     def _hoist(self, argument: ast.expr, name: str) -> bool:
         """Evaluate an argument before the statement, after the arguments that the call evaluates earlier.
 
-        Return whether that is possible: the callee must be a mere lookup.
+        Return whether that is possible: the expression that is called must only look up a value.
         """
         node: Any = self._path[-1]
         if _is_lookup(argument) or _start(argument) in self._hoisted:
@@ -323,7 +323,7 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 
 
 def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
-    """Return the expressions of a call's arguments by parameter name, without those in a mapping that it unpacks."""
+    """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
     unpacks = any(keyword.arg is None for keyword in node.keywords)
     if any(isinstance(argument, ast.Starred) for argument in node.args) or (unpacks and _unpacked(node) is None):
         return None
@@ -450,7 +450,7 @@ class ReadingLine(NamedTuple):
 
 
 def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
-    """Return the first line outside a function that reads one of some numbers.
+    """Return the first line outside a function that reads one of the given numbers.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
 
 
 def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:
-    """Yield the expressions of a tree whose values code uses, without those of a function."""
+    """Yield the expressions in a tree whose values are used, except those in a function."""
     pending = [tree]
     while pending:
         node = pending.pop()

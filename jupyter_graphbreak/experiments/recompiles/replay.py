@@ -85,7 +85,7 @@ class Adjustment:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The results of repeated calls, and the code that Dynamo compiled in each of them."""
+    """The results of repeated calls, and counts of what Dynamo compiled in each call."""
 
     results: list[Result]
     counts: list[CompilationCounts]

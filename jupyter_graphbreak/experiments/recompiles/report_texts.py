@@ -120,7 +120,7 @@ class ReportTexts:
     def reading_line_of(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
     ) -> tuple[str, ReadingLine] | None:
-        """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
+        """Return a source's name and a line in it, outside the compiled function, that reads one of the numbers."""
         for source, text in self.all_texts(sites).items():
             tree = parse_source(text)
             own_line = definition.line if source == definition.source else None

@@ -58,8 +58,8 @@ _MAX_CONSTANT_SIZE = 128
 _MAX_EDGE_NUMBERS = 2
 #: The maximum number of pairs of calls from which calls that the run never made are derived.
 _MAX_PAIRS = 200
-#: Tensors of other kinds: a description, whether they replace floating-point numbers or integers, their dtype, and
-#: whether they have the dimensions of the given ones.
+#: Tensors of other kinds: a description, whether they replace floating-point numbers rather than integers, their
+#: dtype, and whether they have the dimensions of the given tensors.
 _OTHER_KINDS = (
     ("int64 tensors", True, torch.int64, True),
     ("zero-dimensional float16 tensors", True, torch.float16, False),
@@ -115,7 +115,7 @@ class CandidateTrial:
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
     def no_better_than(self, remedy: Remedy) -> CandidateTrial:
-        """Return this result of a trial together with a remedy, with the worse of both verdicts and all differences."""
+        """Return this result of a trial combined with a remedy: the worse of the two verdicts, and all differences."""
         return replace(
             self,
             verdict=max(self.verdict, remedy.verdict, key=lambda verdict: RANK[verdict]),
@@ -194,7 +194,7 @@ class CallTrials:
 
     @functools.cached_property
     def _with_edge_numbers(self) -> _FurtherCalls:
-        """Calls with zero and negative numbers, which matter to changes of the code: they may be the first calls."""
+        """Calls with zero and negative numbers, which matter if the code changes: such a call may be the first one."""
         return self._further_calls(calls_with_edge_numbers(self._usable, self.varied, self._assigned))
 
     @functools.cached_property
@@ -203,7 +203,7 @@ class CallTrials:
         return self._further_calls(calls_with_other_kinds(self._usable[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
-        """Return the places whose values vary, such as the time of day; run the entry again if compiling differs."""
+        """Return the places whose values vary, such as the time of day; repeat the run if compiled results differ."""
         pairs = zip(self._expected, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
@@ -222,7 +222,7 @@ class CallTrials:
         return self.original.counts[0].frames
 
     def right_compilation_count(self, selecting: Sequence[OtherVariation]) -> int:
-        """Return how many frames are right if each program that the calls select is compiled once.
+        """Return how many frames are compiled if each program that the calls select is compiled once.
 
         Parameters
         ----------
@@ -241,7 +241,7 @@ class CallTrials:
         Parameters
         ----------
         changed : callable or None
-            Applies a remedy for breaks as well: opens a context that yields the changed entry.
+            Also applies a remedy for breaks: opens a context that yields the changed entry.
         """
         start = time.perf_counter()
         changes_code = changed is not None or not candidate.changes_only_calls
@@ -325,7 +325,7 @@ class CallTrials:
             return CandidateTrial(candidate, "break stays", None, texts, evidence)
         is_partial = unseen > 0 or (not ends_recompiles and after > before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
-        reason = "each new size or value is compiled again" if unseen else None
+        reason = "each new size or value causes a recompile" if unseen else None
         return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
 
     def _worse_compilation(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
@@ -415,7 +415,7 @@ def _repeated_calls(seen: Sequence[SeenCall], assigned: set[Path]) -> list[Repea
 def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
-    The new calls continue the differences between two of the calls, so that sizes and numbers which belong together,
+    The new calls continue the differences between two of the calls, so that sizes and numbers that belong together,
     such as the length of a tensor and a maximum length, still fit together.
 
     Parameters
@@ -545,7 +545,7 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
-    """Return whether a value is of the kind that the run used: as large, and with the same sign."""
+    """Return whether a value is of the kind that the run used: not smaller, and with the same sign."""
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(seen > 0 for seen in axis.values):

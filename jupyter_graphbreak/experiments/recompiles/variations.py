@@ -1,4 +1,4 @@
-"""Find what varied between the calls of an entry: sizes, numbers, and other things."""
+"""Find the values that varied between the calls of an entry: sizes, numbers, and others."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Variations:
     growing_caches: tuple[Path, ...] = ()
 
     def named_in(self, guards: Iterable[str]) -> Variations:
-        """Return the part that failed guards name."""
+        """Return the variations that failed guards name."""
         texts = [plain_guard(guard) for guard in guards]
 
         def is_named(variation: Size | Number | OtherVariation) -> bool:

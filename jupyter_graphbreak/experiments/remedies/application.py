@@ -35,7 +35,7 @@ class ThreadRunsChangeError(CannotApplyError):
     """A change cannot be applied now because another thread of the user would run the changed code."""
 
 
-#: Names that code compiles, and names that it assigns at the top level.
+#: Patterns for the names that code compiles, and for the names that it assigns at the top level.
 _COMPILED_NAME = re.compile(r"\bcompile\((\w+)")
 _ASSIGNED_NAME = re.compile(r"^(\w+) *=(?!=)", re.MULTILINE)
 
@@ -57,7 +57,7 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 
 
 def compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile`` or assign what it compiles, by their file names.
+    """Return the cells that call ``compile`` or assign names that are compiled, by their file names.
 
     For a cell that ran repeatedly, only the last text counts.
 
@@ -177,7 +177,7 @@ class Program:
         return LiveFunctions(frozenset(self.files.values()))
 
     def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
-        """Return a function that finds cells like ``find_cell``, with their new texts."""
+        """Return a function that finds cells as ``find_cell`` does, with their new texts."""
         by_file = {self.files[source]: text for source, text in texts.items()}
 
         def find(filename: str) -> CellText | None:
@@ -213,7 +213,7 @@ class Application:
     functions : list of function
         The functions whose code the change replaces.
     definitions : list of NewDefinition
-        The definitions to execute in their globals.
+        The new definitions, to execute in the globals of the changed functions.
 
     Raises
     ------
@@ -369,7 +369,7 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
 
 
 def _is_same_constant(one: object, other: object) -> bool:
-    """Return whether two constants are equal, or two code objects except for their line numbers."""
+    """Return whether two constants are equal, or are code objects that differ only in line numbers."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (

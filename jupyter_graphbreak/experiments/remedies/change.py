@@ -224,7 +224,7 @@ def remedy_of_change(
 
 
 def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return a remedy that states what a person has to decide; the caller adds what it is for.
+    """Return a remedy that states what a person has to decide; the caller adds its breaks or recompiles.
 
     Parameters
     ----------

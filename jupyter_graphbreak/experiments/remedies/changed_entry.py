@@ -74,7 +74,7 @@ def open_to_compile(
 ) -> Iterator[tuple[Callable[..., Any], Subject, Application]]:
     """Yield the function of a changed program on copies, its subject, and the applied change.
 
-    While the context is open, Dynamo compiles the function again. Errors are as for :func:`entry_with_change`.
+    While the context is open, Dynamo compiles the function again. Raises the same errors as :func:`entry_with_change`.
     """
     with sandboxed(), eager_random_numbers(), restored_switches(change):
         # The subject is copied first: the changed function may delegate reads and writes to a new function.

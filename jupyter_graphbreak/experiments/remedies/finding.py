@@ -70,7 +70,7 @@ class FoundRemedies:
     searches: list[tuple[Search, dict[str, Candidate]]]
 
     def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
-        """Return the remedies of an entry that are worth measuring: functions that apply them, by their ids."""
+        """Return functions that apply the remedies of an entry that are worth measuring, by the remedies' ids."""
         return {
             (ident,): entry_with_change(entry, search.runner.program, candidates[ident].result.change)
             for search, candidates in self.searches
@@ -139,7 +139,7 @@ def _empty_result(reason: str) -> FoundRemedies:
 
 
 def _out_of_time_message(entry: Entry) -> str:
-    return f"Nothing was tried for {entry.function}: running it on copies took all the time."
+    return f"Nothing was tried for {entry.function}: running it on copies took all the available time."
 
 
 def _uncompiled_function(fn: Any) -> Any:
@@ -321,7 +321,7 @@ def _found_remedies(
 
 
 def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
-    """Return the ids of the remedies to measure: the best one for each break, and the one that removes most breaks."""
+    """Return the ids of the remedies to measure: the best for each break, and the one that removes the most breaks."""
     working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
     if not working:
         return []

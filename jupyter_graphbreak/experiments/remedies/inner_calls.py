@@ -1,4 +1,4 @@
-"""Find the largest parts of an entry to compile instead of the entry: parts in which nothing breaks, or only a few.
+"""Find the largest parts of an entry to compile instead of the entry: parts without breaks, or with only a few.
 
 A call is recorded: which functions and modules it runs, and how many operations each of them performs.
 """
@@ -42,7 +42,7 @@ _WRAPPER_SHARE = 0.9
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
-#: If parts without breaks perform this share of the entry's operations, no part with breaks is looked for.
+#: If parts without breaks perform this share of the entry's operations, parts with breaks are not searched for.
 _SUFFICIENT_SHARE = 0.5
 #: A number in a place, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
@@ -51,7 +51,7 @@ _OWN_PACKAGE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class BrokenPart:
-    """The largest part of an entry with a single break.
+    """The largest part of an entry that contains only a single break.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class InnerCalls:
     Parameters
     ----------
     calls : tuple of InnerCall
-        The largest first; empty if no part without breaks is worth compiling.
+        The functions and modules, largest first; empty if no part without breaks is worth compiling.
     share : float
-        The share of the entry's operations that these calls perform.
+        The share of the entry's operations that the calls perform.
     broken : BrokenPart or None
         If there are no calls, the part that could be compiled if one break were removed.
     breaks : frozenset of str
@@ -225,7 +225,7 @@ def _function_of(node: CallNode) -> tuple[str, str]:
 
 
 def _user_function_name(node: CallNode) -> str | None:
-    """Return the name of a function at the top level of the user's sources."""
+    """Return the name of a node's function if it is at the top level of the user's sources."""
     code = node.code
     if code is None or not code.co_qualname.isidentifier() or is_library(code.co_filename):
         return None
@@ -378,7 +378,7 @@ def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool
 def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
     """Return the module whose ``forward``, or whose public method if it is not PyTorch's, a frame runs.
 
-    A static method and a method that the module's own attribute replaces are not methods that can be compiled in place.
+    A static method, or a method that an attribute of the module replaces, cannot be compiled in place.
     """
     code = frame.f_code
     is_forward = code.co_name == "forward"

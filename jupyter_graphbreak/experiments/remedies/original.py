@@ -40,7 +40,7 @@ RECORDER_NAME = "__graphbreak_side__"
 class ConditionRange:
     """The range of an expression as ``ast`` counts: lines from 1, columns in bytes of UTF-8.
 
-    If the expression is no test of a branch, only its evaluation is recorded.
+    If the expression is not the test of a branch, only its evaluation is recorded.
     """
 
     line: int
@@ -77,7 +77,7 @@ def instrumented_text(text: str, tests: Sequence[ConditionRange], first_number: 
 def record_sides() -> Iterator[dict[int, set[bool | None]]]:
     """Record the sides that are taken while the context is open: ``{index: {True, False}}``.
 
-    ``None`` stands for the evaluation of an expression that is no test.
+    ``None`` stands for the evaluation of an expression that is not a test.
     """
     taken_sides: dict[int, set[bool | None]] = defaultdict(set)
 
@@ -113,9 +113,9 @@ _ERROR_IN_PLACE = "can't be cast to the desired output type"
 _MAX_EDGE_CASES = 5
 _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
-#: The maximum number of inputs that the original refuses, for which it is compiled as well.
+#: The maximum number of inputs that the original refuses and for which it is compiled anyway.
 _MAX_REFUSED = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the one with NaN.
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the kind with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
 _NAN_INPUT = "all tensors nan"
 #: Words in conditions about sizes.
@@ -317,8 +317,8 @@ def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
-    tests whether several elements are true, ``torch.where`` would return a result for them. If an operation in place
-    cannot store its result, such as that of ``x += 0.5`` in integers, a change that always runs it always refuses them.
+    tests whether several elements are true, ``torch.where`` would return a result for them. If an in-place
+    operation cannot store its result, as in ``x += 0.5`` for integers, a change that always runs it fails.
     If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
@@ -340,7 +340,7 @@ def _refuses_a_size_itself(case: ReferenceCase) -> bool:
 def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to truth values
+    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to booleans
     return is_in_place or str(error).startswith(_ERROR_OF_TEST)
 
 

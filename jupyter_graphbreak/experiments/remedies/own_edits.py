@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from unidiff.patch import Hunk, PatchedFile
 
-#: IPython strips the end of a cell: a hunk may lack the blank lines with which it ends, at most three lines of context.
+#: IPython strips blank lines at the end of a cell, so a hunk may lack them: at most three lines of context.
 _STRIPPED_LINES = "\n" * 4
 
 
@@ -98,7 +98,7 @@ class Patch:
         Raises
         ------
         CannotApplyError
-            If the text of a source differs from the text in the patch, or the patch changes other Python files as well.
+            If the text of a source differs from the text in the patch, or the patch also changes other Python files.
         """
         new_texts: dict[str, str] = {}
         other_files: list[str] = []

@@ -68,7 +68,7 @@ def _own_call(report: Report, break_: Break) -> Location | None:
 
 
 def _code_of_call(call: Location) -> str:
-    """Return the code of a call; of a lambda only its body, not the statement that contains it."""
+    """Return the code of a call; for a lambda, only its body, not the statement that contains the lambda."""
     code = call.code or ""
     if call.function == "<lambda>" and call.column is None:
         with contextlib.suppress(SyntaxError):
@@ -82,7 +82,7 @@ def _general_step(code: str) -> str:
     call = re.match(r"[\w.]+(?=\()", code)
     what = f"{call[0]}()" if call is not None else _shortened(code)
     if not what:
-        return "Decide whether what PyTorch could not trace here is needed in the compiled function."
+        return "Decide whether the code that PyTorch could not trace here is needed in the compiled function."
     return f"Decide whether {what} can go before or after the call, or be written with operations on tensors."
 
 
@@ -215,7 +215,7 @@ class _BreakRemedyBuilder:
         step = f"compiling `{part.name}` instead of {self._search.runner.entry.function}"
         sentence = (
             f"`{part.name}` does {round(100 * part.share)}% of the operations, and of all breaks only this one is "
-            f"inside it: if you can remove it, try {step}."
+            f"inside it: if you can remove this break, try {step}."
         )
         title = f"Try {step}"
         yield replace(decision_for_person("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
@@ -297,7 +297,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
-    """Return whether two remedies change the same lines, set different values, or one makes the other pointless."""
+    """Return whether two remedies change the same lines or set different values, or one makes the other pointless."""
     if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
     for first_edit in first.edits:

@@ -100,8 +100,8 @@ _MAX_STEPS_TOGETHER = 12
 _SHARE_AT_ONCE = 0.3
 _SHARE_OF_SINGLE = 0.65
 _SHARE_OF_COMBINING = 0.8
-#: The share of the remaining time that compiling a part may take before other remedies: as the first of all, and
-#: before the single breaks if there are many.
+#: The share of the remaining time that compiling a part may take before other remedies: if it is tried first, and
+#: if it is tried before the single breaks because there are many.
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
 #: All settings and switches are applied at once if at least this many breaks have one.
@@ -170,7 +170,7 @@ class Search:
     #: The steps that did not help the combination: the break's type, its code, and the title of the step.
     _useless_steps: set[tuple[str, str, str]] = field(default_factory=set)
     _phase_end: float = float("inf")
-    #: When the search for the current break must end, so that time is left for the other breaks.
+    #: The time when the search for the current break must end, so that time is left for the other breaks.
     _share_end: float = float("inf")
     #: The proposals that were tried for a single break, by its id.
     _tried_proposals: dict[str, list[Proposal]] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class Search:
         is_inside_tried = is_hopeless or self._usually_needs_a_part()
         if is_inside_tried:  # there may be no time left for it later
             self._compile_inside(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
-        # Nothing else is tried for what a training step should leave outside of the compiled part.
+        # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._best_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
         settings_candidate = self._apply_all_settings(except_for=best_candidates.keys())
@@ -198,7 +198,7 @@ class Search:
         settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
-        # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
+        # A result that differs, or also needs an edit, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
             best_candidates = settings_by_break | best_candidates
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
@@ -345,7 +345,7 @@ class Search:
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
     def _apply_all_settings(self, except_for: Collection[str]) -> Candidate | None:
-        """Try the settings and switches of all breaks together: a single one may only uncover the next break."""
+        """Try the settings and switches of all breaks together: a single setting may only uncover the next break."""
         report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
@@ -414,7 +414,7 @@ class Search:
         return best, True
 
     def _run_candidate(self, goals: frozenset[str], steps: list[Proposal], status: str) -> Candidate:
-        """Try proposals together; if a different break appears, try to fix that as well."""
+        """Try proposals together; if a different break appears, also try to fix it."""
         change = Change()
         for proposal in steps:
             change = change.with_proposal(proposal)
@@ -464,7 +464,7 @@ class Search:
         return not unfixed.isdisjoint(self._breaks_to_keep_outside())
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
-        """Return the breaks at code that does not belong into a compiled function, such as a backward pass."""
+        """Return the breaks at code that does not belong in a compiled function, such as a backward pass."""
         breaks = self.runner.original.report.breaks
         steps = {b.id: known_cause(b.gb_id, b.gb_type, code=_code(b)).manual_step for b in breaks}
         return frozenset(ident for ident, step in steps.items() if step is not None and step.is_where_to_end)
@@ -575,7 +575,7 @@ class Search:
             if len(merged_candidates) > 1
             else merged_candidates[0].result
         )
-        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes most breaks
+        if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes the most breaks
             merged_candidates = [max(merged_candidates, key=lambda part: len(part.breaks))]
             result, watched_conditions = merged_candidates[0].result, merged_candidates[0].watched_conditions
         steps: list[Proposal] = []

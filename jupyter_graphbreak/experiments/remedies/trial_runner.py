@@ -102,7 +102,7 @@ class CompiledRun:
         return replace(self, results=[*self.results, *results])
 
     def compiles_same_start(self, original: CompiledRun) -> bool:
-        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
+        """Return whether Dynamo compiled the first function of the original, or captured no fewer operations."""
         first_function = [frame.function for frame in original.report.frames[:1]]
         captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
         return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
@@ -181,7 +181,7 @@ class _RunnableChange:
 
 
 class TrialRunner:
-    """Runs the trials of candidates for one entry, and keeps the runs of the original to compare with.
+    """Runs the trials of candidates for one entry, and keeps the runs of the original for comparison.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class TrialRunner:
             f"other{number}": (filename, cell)
             for number, (filename, cell) in enumerate(compiling_cells(self.original.files.values(), find_cell).items())
         }
-        #: The sources that ran; ``program`` contains the other cells as well.
+        #: The sources that ran; ``program`` also contains the other cells.
         self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
@@ -384,7 +384,7 @@ class TrialRunner:
                         candidate, run, removed, diffs
                     )
                     inputs += edge_case_count
-                except TimeUpError:  # what is known is worth more than no verdict
+                except TimeUpError:  # the results so far are worth more than no verdict
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
@@ -509,7 +509,7 @@ class TrialRunner:
         return case, [difference for difference in diffs if difference.text not in known_texts]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
-        """Yield each edge input, and how the uncompiled changed program differs there."""
+        """Yield each edge input, and how the uncompiled changed program differs for this input."""
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()

@@ -67,7 +67,8 @@ def class_node(class_: type) -> ast.ClassDef:
 def _text_of_class(class_: type) -> str:
     """Return the text of a class whose module has no file, such as one of a notebook.
 
-    It is found from its methods; if it has none, it is the last class with its name and members in a cell.
+    The methods of the class lead to its text. Without methods, the text is that of the last class in a cell with the
+    same name and members.
     """
     functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(class_).values()]
     files = [function.__code__.co_filename for function in functions if isinstance(function, types.FunctionType)]
@@ -129,7 +130,7 @@ def _statement_at(text: str, line: int) -> str | None:
 
 
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:
-    """Return a function with the statements of a cell that was compiled as one."""
+    """Return a function with the statements of a cell that was compiled as one function."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
     body = [statement for statement in tree.body if not _is_magic(statement)]
     return ast.FunctionDef("cell", empty, body or [ast.Pass()], [], None, lineno=1, col_offset=0)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.report.schema import Report
 
-#: The seconds for one reproducer, and the share of them in which to reduce it.
+#: The seconds for one reproducer, and the share of this time in which to reduce it.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
-#: The maximum number of scripts to try before one shows the target.
+#: The maximum number of scripts to try before one reproduces the finding.
 _MAX_SCRIPTS = 24
 #: The seconds for one run of a script.
 _MAX_RUN_S = 60.0
@@ -114,7 +114,7 @@ def _run_final_script(
     # The trace lacks some findings.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
-        reason = "The script shows it in a process with PyTorch loaded, but not alone."
+        reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."
         return Reproducer(target.id, title, reason=reason, steps=step_count, seconds=_seconds_since(start))
     issue = issue_text(title, full_text, final_run.output, script.packages)
     return Reproducer(target.id, title, full_text, issue, steps=step_count, seconds=_seconds_since(start))
@@ -131,7 +131,7 @@ class _ScriptSearch:
         self._runner = runner
         self._on_status = on_status
         self._end = end
-        self.reason = "Nothing that was called shows it."
+        self.reason = "None of the calls reproduces the finding."
 
     def first_script(self, entries: Sequence[Entry], kept_entries: KeptEntries) -> Script | None:
         """Return the first script that reproduces the finding, before the script is reduced."""
@@ -163,7 +163,9 @@ class _ScriptSearch:
             if self._target.is_shown_by(report, script.renamed, is_lenient=is_lenient):
                 return True
             if report.error is None:
-                self.reason = "A script with the same code and random inputs of the same kind does not show it."
+                self.reason = (
+                    "A script with the same code and random inputs of the same kind does not reproduce the finding."
+                )
                 return False
         if stop_reason:
             self.reason = f"The script was stopped: it {stop_reason}."
@@ -261,7 +263,7 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
     output : str
         The output of the script.
     packages : iterable of str
-        The packages that it needs besides PyTorch.
+        The packages that the script needs besides PyTorch.
     """
     versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
     cleaned_output = _INSTALL_FOLDER.sub("", _LOG_PREFIX.sub("", output)).strip()

@@ -1,7 +1,7 @@
 """Run scripts, each in its own process: a fork of a process that has loaded PyTorch, or a new one.
 
-Run as a program, this module is that process: it reads a script per line from stdin, and answers with the report of its
-run. Each script runs in an empty folder, and is stopped before it has an effect outside its objects.
+Run as a program, this module is that process: it reads one script per line from stdin, and answers with the report
+of the script's run. Each script runs in an empty folder, and is stopped before it has an effect outside its objects.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def run_alone(script: str, seconds: float) -> FinalRun:
     Raises
     ------
     TimeoutExpired
-        If it takes longer than some seconds.
+        If the script takes longer than ``seconds``.
     """
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
@@ -206,7 +206,7 @@ def serve() -> None:
 
 
 def answer_once() -> None:
-    """Run the script on stdin, and answer."""
+    """Run the script on stdin, and write the answer to stdout."""
     with os.fdopen(_silenced_output(), "wb") as answers, tempfile.TemporaryDirectory() as folder:
         _write_result(sys.stdin.read(), folder, answers)
         os.chdir(os.sep)
@@ -249,7 +249,7 @@ def _run_in_fork(script: str, seconds: float) -> dict[str, str]:
 
 
 def _load_packages(script: str) -> None:
-    """Import the packages that a script imports, so that its process need not."""
+    """Import the packages that a script imports, so that its process does not have to."""
     import importlib
 
     for statement in ast.parse(script).body:

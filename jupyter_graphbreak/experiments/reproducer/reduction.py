@@ -56,7 +56,7 @@ def _next_smaller(
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script that reproduces the finding, from some position on, and its position."""
+    """Return the first changed script, from a given position on, that reproduces the finding, and its position."""
     number = first_number
     for number, changed_tree in enumerate(changes(tree)):
         if number < first_number:
@@ -247,7 +247,7 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
                 call: Any = list(ast.walk(changed_tree))[number]
                 part = call.keywords[start : start + length]
                 if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
-                    del call.keywords[start : start + length]  # integers may be what makes a model small
+                    del call.keywords[start : start + length]  # integers may keep a model small
                     yield changed_tree
             length //= 2
 

@@ -22,7 +22,7 @@ _KEPT_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
 _KEPT_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
 #: Methods that Python or PyTorch calls.
 _CALLED_METHODS = {"forward", "backward", "setup_context"}
-#: Arguments whose texts have a meaning.
+#: Arguments whose strings have a meaning for PyTorch.
 _MEANINGFUL_KEYWORDS = {"backend", "device", "mode", "reduction", "padding_mode", "dtype"}
 
 
@@ -92,7 +92,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
 
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
         self._bind = bind
-        #: How the code names parts of the modules, and the names in the script.
+        #: The names of parts of the modules in the code, and their names in the script.
         self.renamed: dict[str, str] = {}
         self._modules = modules
 
@@ -133,7 +133,7 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
     Parameters
     ----------
     keeps_texts : bool
-        Whether strings stay, because the script may need them.
+        Whether strings are kept, because the script may need them.
     """
     changed_tree = copy.deepcopy(tree)
     names, attributes = _own_names(changed_tree)

@@ -45,7 +45,7 @@ class ScriptVariant(NamedTuple):
     Parameters
     ----------
     uses_values : bool
-        Whether small tensors get their values.
+        Whether small tensors get their values instead of random ones.
     assembles_objects : bool
         Whether objects of packages are put together from their attributes.
     shortens_lists : bool
@@ -69,9 +69,9 @@ class Script:
     required : tuple of str
         Lines that the script keeps.
     renamed : mapping
-        The names that it gives to parts of modules, by their names in the user's code.
+        The names of parts of modules in the script, by their names in the user's code.
     packages : frozenset of str
-        The packages that it needs besides PyTorch.
+        The packages that the script needs besides PyTorch.
     """
 
     tree: ast.Module
@@ -88,7 +88,7 @@ def script_for(
     Parameters
     ----------
     calls : sequence of SeenCall
-        Its calls; the first is the one that was copied.
+        The entry's calls; the first one is the call that was copied.
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
 
@@ -168,7 +168,7 @@ def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a callable as code would name it, and the arguments that come first.
 
-    An entry has the function that Dynamo compiled as a method of its first argument, even if it is not a method.
+    In an entry, a function whose first argument is an object is a bound method, even if no class defines it.
     """
     if not isinstance(call, types.MethodType):
         return call, ()
@@ -224,7 +224,7 @@ def _name_objects(writer: Writer, arguments: Arguments) -> None:
 
 
 def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_call: SeenCall) -> list[str]:
-    """Return assignments of the numbers, flags and texts that changed between two calls."""
+    """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
     roots = state_roots(entry.call, entry.arguments)

@@ -35,7 +35,7 @@ class Target:
     cause, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
-        Whether PyTorch logs the break: it only counts those of functions that it refuses to begin with.
+        Whether PyTorch logs the break: it only counts the breaks of functions that it does not begin to trace.
     code : str
         The code of a break, without spaces and brackets; empty if it may be at any line.
     is_error : bool
@@ -74,7 +74,7 @@ class Target:
         Parameters
         ----------
         renamed : mapping
-            The names in the script, by the different names in the program.
+            The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
             Whether names and messages differ, as in a redacted script.
         """

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class UnwritableError(Exception):
-    """Something that the code uses cannot be written as source text; the message says what, without a full stop."""
+    """Something that the code uses cannot be written as source text; the message names it and ends without a period."""

@@ -77,7 +77,7 @@ class Writer:
     shortens_lists : bool
         Whether lists of modules have only the first module of each class.
     modules : mapping
-        The modules that the call uses, by the names of variables; optimizers have their parameters.
+        The modules that the call uses, by the names of variables; the optimizers get the parameters of these modules.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Writer:
             "result",
             "arguments",
         }
-        #: The classes whose constructors the script may call, so that they must stay as they are.
+        #: The classes whose constructors the script may call, so that the constructors must not change.
         self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.
@@ -339,7 +339,7 @@ class Writer:
         Raises
         ------
         UnwritableError
-            If there is none.
+            If there is no such expression.
         """
         if depth > _MAX_DEPTH:
             raise UnwritableError("a value is nested too deeply")

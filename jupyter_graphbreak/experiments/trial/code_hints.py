@@ -38,7 +38,7 @@ LOOKUP_FUNCTIONS = frozenset(
 
 
 def tested_parameters(fn: Callable[..., Any]) -> set[str]:
-    """Return the parameters that code tests, as in ``if flag`` or ``not flag``: they are probably truth values."""
+    """Return the parameters that code tests, as in ``if flag`` or ``not flag``: they are probably booleans."""
     names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
@@ -134,7 +134,7 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
 
 
 def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return other strings for a string that code compares with constants; the last one equals no constant."""
+    """Return other strings for a string that code compares with constants; the last one differs from all constants."""
     is_compared = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
     return [*other_choices(fn, value), f"not {value}"] if is_compared else []
 
@@ -148,6 +148,6 @@ def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
 
 
 def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
-    """Return the first numbers in the code of a function whose absolute value is larger than one."""
+    """Return the first numbers in a function's code that have an absolute value larger than one."""
     numbers = [number for number in constants_in_code(fn) if type(number) in {int, float} and abs(number) > 1]
     return list(dict.fromkeys(numbers))[:MAX_CONSTANTS]

@@ -1,4 +1,4 @@
-"""Copy objects so that original and copy share no mutable state."""
+"""Copy objects so that the original and the copy share no mutable state."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def clone(
     memory_provider: MemoryProvider | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
 ) -> Any:
-    """Return a copy that shares no mutable state; an object that cannot be copied is returned unchanged.
+    """Return a copy that shares no mutable state with a value, or the value itself if it cannot be copied.
 
     Shared objects stay shared within the copy, even behind bound methods, weak references and functions that objects
     refer to. Loggers, threads and code are not copied.
@@ -91,7 +91,7 @@ def clone(
     failed : list
         Collects the objects that could not be copied.
     copy_function : callable
-        Copies a function that an object refers to; without it functions are not copied.
+        Copies a function that an object refers to; without it, functions are not copied.
     memory_provider : MemoryProvider
         Provides the memory for copies of large tensors.
     digests : dict
@@ -532,7 +532,7 @@ def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
-    """Return a memo with which :func:`clone` does not copy some objects, nor the memory of tensors among them."""
+    """Return a memo with which :func:`clone` copies neither some objects nor the memory of the tensors among them."""
     memo: dict[Any, Any] = {}
     for item in objects:
         memo[id(item)] = item

@@ -1,4 +1,4 @@
-"""The file descriptors that a trial makes: its code may use them, and those it leaves open are closed after it."""
+"""The file descriptors that a trial makes: its code may use them, and those left open are closed after the trial."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Descriptors:
-    """The file descriptors that the present trial has created and not yet closed."""
+    """The file descriptors that the current trial has created and not yet closed."""
 
     def __init__(self) -> None:
         self._usable: set[int] = set()
-        #: The files of the descriptors to close: the number of a closed descriptor may be used again for another file.
+        #: The files of the descriptors to close: the number of a closed descriptor may be reused for a different file.
         self._to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:
@@ -79,5 +79,5 @@ def _owned_by_files() -> frozenset[int]:
     return frozenset(item.fileno() for item in files if not item.closed and item.closefd)
 
 
-#: The descriptors of the present trial, and of the trials that it is part of.
+#: The descriptors of the current trial, and of the trials that it is part of.
 made_descriptors = Descriptors()

@@ -1,4 +1,4 @@
-"""Derive inputs at the edge of what a function accepts: empty, huge, of other kinds, or with a number of zero."""
+"""Derive inputs at the edge of what a function accepts: empty, huge, of other kinds, or with a zero."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
 
-    #: The name of a kind of tensors, and a function that changes a tensor's numbers and gives the result this kind.
+    #: The name of a kind of tensors, and a function that changes a tensor's numbers and returns a result of this kind.
     _KindChange = tuple[str, Callable[[Change, torch.Tensor], torch.Tensor]]
 
 #: For edge inputs: the maximum number of sizes to change, and of inputs with random tensors.
@@ -188,7 +188,7 @@ def _kind_changes(
         if _shares_a_size(first, fn, name):
             kind = f"{description}, {OF_ANOTHER_SIZE}"
             yield description, kind, arguments
-            # If all numbers are equal, a broadcast row gives the same result: other numbers reveal it.
+            # If all numbers are equal, a broadcast row has the same result: other numbers reveal the difference.
             number_changes: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
                 yield (
@@ -204,7 +204,7 @@ def _kind_changes(
 def _longer_last_items(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
+    """Yield arguments with a list or tuple whose last tensor is longer: a loop may end before reaching it."""
     for name, value in first.named(fn).items():
         is_long_list = type(value) in {list, tuple} and len(value) > 1
         if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
@@ -254,7 +254,7 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 def _shared_memory_changes(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments in which one tensor is a part of another one: a change in place then changes both."""
+    """Yield arguments in which one tensor is a part of another one: an in-place change then changes both."""
     tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
     pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
     for (name, value), (other_name, other_tensor) in pairs:

@@ -78,7 +78,7 @@ class Entry:
     twins : tuple of Twin
         The copies of large memory, with their originals.
     kept_names : KeptNames
-        The values that names in code that is not copied referred to.
+        The values that the names in uncopied code referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
     weakly_referenced : tuple
@@ -145,7 +145,7 @@ class KeptEntries:
         self.entries: list[Entry] = []
         #: Calls of generator functions, which Dynamo does not compile.
         self.generators: list[Entry] = []
-        #: Sentences that name entries which were not kept, with the reason.
+        #: Sentences that name the entries that were not kept, with the reason.
         self.left_out: list[str] = []
         #: Observed effects outside the copied objects; entries that have them are not kept.
         self.effects: list[ObservedEffect] = []
@@ -191,7 +191,7 @@ class KeptEntries:
         self._keys.append((entry, key_of(entered.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
-        """Return a copy of a call and the parts of packages that it may change, or a sentence if it is too large."""
+        """Return a copy of a call and of the package parts that it may change, or a sentence if they are too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
         too_large = _why_too_large(name, size, self._taken_bytes, _trial_limit(tensors) + self._taken_bytes)
@@ -263,8 +263,8 @@ class KeptEntries:
     def calls_of(self, entry: Entry) -> list[SeenCall]:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
-        The result includes the calls in other modes, such as those without gradients, which are compiled again. Modules
-        of one class share their code, so the state of one can make calls of another one recompile.
+        The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
+        of one class share their code, so the state of one module can cause recompiles in calls of a different one.
         """
         keys = dict.fromkeys(
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
@@ -280,7 +280,7 @@ class KeptEntries:
         return max(1, next((self.seen.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1))
 
     def has_repeated_calls(self, entry: Entry) -> bool:
-        """Return whether the run called an entry, or a module like it, more often than there are different calls."""
+        """Return whether the run repeated a call of an entry, or of a module like it."""
         keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
         return any(self.seen.total_of(key) > len(self.seen.calls_of(key)) for key in keys)
 
@@ -391,7 +391,7 @@ def callable_name(call: Any) -> str:
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return the tensors that a call uses, as far as they are found without copying it."""
+    """Return the tensors that a call uses, as far as they can be found without copying the call."""
     tensors: dict[int, torch.Tensor] = {}
 
     def add(value: Any, depth: int) -> None:

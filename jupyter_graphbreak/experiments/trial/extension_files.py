@@ -129,19 +129,19 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
 MODULES = frozenset(_OPENERS)
 #: The names of functions that write a file if one of their arguments is a path: ``imwrite``, ``write_csv``, ``save``.
 _WRITER_NAME = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
-#: SQL of one statement that changes neither a database nor a file.
+#: A pattern for a single SQL statement that changes neither a database nor a file.
 _READING_SQL = re.compile(
     r"(?is)(?!.*\b(?:insert|update|delete|copy)\b)\s*(?:select|with|from|values|describe|show)\b[^;]*;?\s*"
 )
 #: A pattern for paths: they have a folder or a suffix.
 _PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
-#: The types of functions that are not written in Python, which have no common base.
+#: The types of functions that are not written in Python; these types have no common base.
 _COMPILED_FUNCTIONS = frozenset(
     {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
 )
 #: The types that methods not written in Python have in their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
-#: Packages whose writing to files PyTorch or Python reports.
+#: Packages whose writes to files PyTorch or Python reports.
 _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | sys.stdlib_module_names
 
 
@@ -186,7 +186,7 @@ def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
 
 @functools.cache
 def _may_write(module: object, file: object) -> bool:
-    """Return whether a module belongs to a package whose writing to files neither PyTorch nor Python reports."""
+    """Return whether a module belongs to a package whose writes to files neither PyTorch nor Python reports."""
     return str(module or "").partition(".")[0] not in _AUDITED_PACKAGES and is_library(str(file or ""))
 
 
@@ -243,7 +243,7 @@ _known_replacements: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
 
 
 def _announcing_opener(original: Any, opener: _Opener) -> Any:
-    """Return the function or class that announces a file before an original changes it; it is made only once."""
+    """Return the function or class that announces a file before the original changes it; it is made only once."""
     key = id(original), opener
     if key not in _known_replacements:
         make = _announcing_class if is_instance(original, type) else _announcing_function

@@ -118,7 +118,7 @@ class FunctionCopier:
         return result
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy of a user's function, or of one that closes over a user's data; return any other unchanged."""
+        """Return a copy of a user's function, or of one that closes over a user's data; return others unchanged."""
         known_copy: types.FunctionType | None = self.memo.get(id(function))
         if known_copy is not None:
             return known_copy

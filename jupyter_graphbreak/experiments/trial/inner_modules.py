@@ -1,4 +1,4 @@
-"""Compile modules inside an entry, or methods of them; the entry itself is called uncompiled."""
+"""Compile modules inside an entry, or their methods; the entry itself is called uncompiled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def modules_of(
 
 
 class InnerModules:
-    """Modules inside an entry that are compiled in place, like ``Module.compile`` does, during calls of the entry.
+    """Modules inside an entry that are compiled in place, as ``Module.compile`` does, during calls of the entry.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Derive further inputs for a function from one it accepts, to expose programs that behave differently."""
+"""Derive further inputs for a function from one that it accepts, to expose programs that behave differently."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-#: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompilations.
+#: The maximum number of inputs with changed Python values or sizes: each may cost one of Dynamo's eight recompiles.
 _MAX_SPECIAL = 6
 _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs.
@@ -62,7 +62,7 @@ class Input:
     Parameters
     ----------
     is_special : bool
-        Whether the input has other Python values or sizes than the first input: a captured program may depend on them.
+        Whether Python values or sizes differ from those of the first input: a captured program may depend on them.
     follows_first_input : bool
         Whether to call the function with the first input beforehand.
     seed : int
@@ -84,7 +84,7 @@ class Input:
 
     @property
     def only_errors_count(self) -> bool:
-        """Whether results may differ: truth values are promoted differently than numbers where branches are merged."""
+        """Whether results may differ: booleans are promoted differently from numbers when branches are merged."""
         return self.other_kind == BOOL or self.has_flag
 
     @property
@@ -104,7 +104,7 @@ class Input:
 
     @property
     def has_flag(self) -> bool:
-        """Whether an argument that the function tests, or whose number it reads, is a truth value instead."""
+        """Whether an argument that the function tests, or whose number it reads, is a boolean instead."""
         return self.other_kind.endswith(FLAG)
 
 

@@ -49,7 +49,7 @@ class KeptMemory:
         self.twins: list[Twin] = []
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
-        """Return a copy of a storage, ``None`` if it is small."""
+        """Return a copy of a storage; ``None`` if the storage is small."""
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
         self.twins.append(Twin(storage.clone(), weakref.ref(tensor)))
@@ -111,7 +111,7 @@ class Memory:
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, only: Container[Any] | None = None) -> None:
-        """Undo the changes of runs, and return the memory that they have freed to the system.
+        """Undo the changes of runs, and give the memory that they have freed back to the system.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Memory:
 
 @functools.cache
 def _malloc_trim() -> Callable[[int], int] | None:
-    """Return the C library's function that releases free memory, ``None`` if it has none."""
+    """Return the C library's function that releases free memory; ``None`` if there is none."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):  # not on every system

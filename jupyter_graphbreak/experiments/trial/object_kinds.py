@@ -146,7 +146,7 @@ def has_attributes_only(cls: type) -> bool:
 
 
 def _adds_attributes_only(cls: type) -> bool:
-    """Return whether the instances of a class have no more memory than those of its base and its attributes need.
+    """Return whether the instances of a class need only the memory of its base's instances and of its own attributes.
 
     Instances of nanobind's classes have more memory. Their methods end the process if ``__init__`` has not run.
     """

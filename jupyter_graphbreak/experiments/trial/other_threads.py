@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class _ThreadStream(io.TextIOWrapper):
     """A stream that writes to another stream on threads that redirect it, and otherwise to the process's stream.
 
-    Dynamo does not trace the methods, as for a standard stream, so a break at one of them has the program's line.
+    Dynamo does not trace the methods, like those of a standard stream, so a break at one of them is at the program's
+    line.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -191,7 +192,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
             version = filters_version() if new_keys else None
             for find_registry, key in new_keys:  # only now, since a trial removes the registries that it made
                 registry = find_registry()
-                registry.setdefault("version", version)  # without a version Python clears the registry
+                registry.setdefault("version", version)  # without a version, Python clears the registry
                 registry[key] = True
 
 

@@ -83,7 +83,7 @@ class Result:
         The ``.grad`` that the call left on each leaf, by place.
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
-        ``None`` as a whole if nothing requires a gradient, or no backward pass was requested.
+        ``None`` instead of a dict if nothing requires a gradient, or no backward pass was requested.
     backward_error : Exception or None
         The exception that the backward pass raised.
     state_before : dict
@@ -350,7 +350,7 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
-    """Set the trace function while the context is open, unless code in it sets a different one."""
+    """Set the trace function while the context is open, unless code in the context sets a different one."""
     previous = sys.gettrace()
     sys.settrace(function)
     try:

@@ -56,7 +56,7 @@ def named_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterat
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and other leaves in a value, each by its first place.
 
-    For a container or instance the name of its class is yielded, so that empty ones are included.
+    For a container or an instance, the name of its class is yielded, so that empty ones are included.
     """
     seen: set[int] = set()
     pending = [(name, value)]

@@ -72,7 +72,7 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     named : mapping
         The arguments by parameter name.
     keywords : collection of str
-        The names of the arguments to pass by keyword, as Dynamo's wrapper around modules distinguishes them.
+        The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes them.
     """
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -129,7 +129,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
         path.root.name
         for path, sketch in sketches.items()
         if not path.steps
-        # A frame has the defaults of arguments that the call left out, but a wrapper would be compiled again for them.
+        # A frame has the defaults of arguments that the call left out, but passing them would recompile a wrapper.
         and not (
             path.root.name in defaults.keys() - first_values.keys() - recorded.keywords
             and sketch is defaults[path.root.name]

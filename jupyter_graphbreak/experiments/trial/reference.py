@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-#: After this many seconds of processor time no further input is derived.
+#: After this many seconds of processor time, no further input is derived.
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for other paths through the function, and the seconds of processor time.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
@@ -95,7 +95,7 @@ class Reference:
         given_arguments : sequence of Arguments
             The inputs to use.
         patience_s : float
-            After this many seconds of processor time no further input is derived.
+            After this many seconds of processor time, no further input is derived.
         """
         cases: list[ReferenceCase] = []
         if given_arguments:
@@ -123,7 +123,7 @@ class Reference:
         Parameters
         ----------
         patience_s : float
-            After this many seconds of processor time no further input is derived.
+            After this many seconds of processor time, no further input is derived.
         """
         patience = Patience(patience_s)
         self.subject.restore()
@@ -142,7 +142,7 @@ class Reference:
                 yield case
 
     def has_repeatable_result(self, case: ReferenceCase) -> bool:
-        """Return whether the function gives the same result again; it does not if, say, it reads the time of day."""
+        """Return whether the function returns the same result again; it does not if, say, it reads the time of day."""
         repeated = self._run_input(case.input)
         has_same_error = type(case.expected.raised) is type(repeated.raised)
         return has_same_error and difference(case.expected.value, repeated.value) is None

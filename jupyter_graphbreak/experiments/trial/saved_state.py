@@ -38,7 +38,7 @@ class SavedState:
     roots : iterable
         The objects to start from.
     is_kept : callable
-        Whether the elements of a storage are saved elsewhere.
+        Returns whether the elements of a storage are saved elsewhere.
     """
 
     def __init__(self, roots: Iterable[Any], is_kept: Callable[[torch.UntypedStorage], bool] = lambda _: False) -> None:

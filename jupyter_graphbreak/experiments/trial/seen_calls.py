@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
 
-#: The maximum number of different calls to remember of one entry, and the maximum if something is compiled in them.
+#: The maximum number of different calls to remember for one entry, and the maximum if something is compiled in them.
 _MAX_CALLS = 64
 _MAX_COMPILED = 96
-#: The maximum number of calls that are examined before they run, and of calls whose state is examined as well: few,
+#: The maximum number of calls that are examined before they run, and of calls whose state is also examined: few,
 #: until a call after the first one compiles something.
 _MAX_EXAMINED = 256
 _MAX_WITH_STATE = 32
@@ -156,7 +156,7 @@ class SeenCall:
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
-        The modes of the call; ``None`` for those of the first one.
+        The modes of the call; ``None`` for those of the first call.
     """
 
     arguments: dict[Path, Sketch]
@@ -540,7 +540,7 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
 
 
 def _site_of(started: StartedCall) -> CallSite | None:
-    """Return the place of a call, ``None`` if it is unknown or in a library."""
+    """Return the place of a call; ``None`` if it is unknown or in a library."""
     frame = started.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None

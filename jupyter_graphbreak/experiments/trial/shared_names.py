@@ -1,4 +1,4 @@
-"""Names that copied functions share with code that is not copied, such as methods, which reads the same globals."""
+"""Names that copied functions share with code that is not copied, such as methods that read the same globals."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
                 vars(module) if names & _ANY_ATTRIBUTE_READERS else [name for name in names if name in vars(module)]
             )
             module_names = [name for name in readable_names if not name.startswith("__")]
-            module_names += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide others
+            module_names += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide further names
             new_values = [vars(module)[name] for name in module_names if name not in used_names]
             modules += [part for part in new_values if is_instance(part, types.ModuleType)]
             used_names.update(dict.fromkeys(module_names))

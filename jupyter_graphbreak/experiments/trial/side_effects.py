@@ -80,8 +80,8 @@ class EffectRefusedError(BaseException):
 class Listener(Protocol):
     """Receives the effects of code on its thread.
 
-    If ``is_exclusive``, listeners that were added before receive nothing. Otherwise it also receives the effects of the
-    threads that work for it.
+    If ``is_exclusive``, listeners that were added earlier receive nothing. Otherwise, the listener also receives the
+    effects of the threads that work for it.
     """
 
     is_exclusive: bool
@@ -90,7 +90,7 @@ class Listener(Protocol):
         """Receive an effect that is about to happen; raising prevents it."""
 
     def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
-        """Receive a change of the process's state that is about to happen, and that can be restored."""
+        """Receive a change of the process's state that is about to happen, and that can be undone."""
 
 
 #: The listeners of each thread, the innermost last.

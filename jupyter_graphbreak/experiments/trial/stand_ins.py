@@ -144,7 +144,7 @@ def stream_in_memory(value: Any) -> Any:
 
 
 def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a wrapper of a copy of a stream in memory. Data that is not written yet stays with the original."""
+    """Return a wrapper of a copy of a stream in memory. Data that has not been written yet stays with the original."""
     if stream.closed:
         return stream
     if type(stream) is io.TextIOWrapper:
@@ -159,7 +159,7 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
 
 
 def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return the stand-in for an object in a trial, ``None`` if it needs none.
+    """Return the stand-in for an object in a trial; ``None`` if it needs none.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def calls_functions(iterator: Any) -> bool:
 
 
 def stand_in_of_iterator(value: Any) -> Any:
-    """Return the stand-in for an iterator that cannot be copied, ``None`` for other objects."""
+    """Return the stand-in for an iterator that cannot be copied; ``None`` for other objects."""
     return (
         _stand_in_for(value, "state", "advances an iterator that cannot be copied")
         if is_instance(value, Iterator)

@@ -88,7 +88,7 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 
 def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
-    """Return the attributes of an object that are not ignored, as names and values in turn; most loggers have none."""
+    """Return the attributes of an object that are not ignored: names alternate with values; most loggers have none."""
     return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_names_and_values(vars(item), ignored))
 
 
@@ -151,7 +151,7 @@ class Identities:
         return all(map(operator.is_, self.items, other.items))
 
     def as_dict(self) -> dict[Any, Any]:
-        """Return the items as a dict, if they are in turn names and values."""
+        """Return the items as a dict, if they are alternating names and values."""
         return dict(zip(self.items[::2], self.items[1::2], strict=True))
 
     __hash__ = None  # type: ignore[assignment]

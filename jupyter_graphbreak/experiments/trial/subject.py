@@ -83,7 +83,7 @@ class Subject:
         Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
     assigned : list of LibraryPart
-        The parts of packages that the code may change, by the names in it.
+        The parts of packages that the code may change, judging by the names in the code.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Subject:
         self._saved.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
-        """Make :meth:`restore` keep the functions that variables refer to now: a change has defined them."""
+        """Make :meth:`restore` keep the functions that variables refer to now, because a change has defined them."""
         self._values = [
             (place, value_to_save(place.read()) if place.name in names else value) for place, value in self._values
         ]
@@ -257,7 +257,7 @@ class Subject:
         return result
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Set variables by their places to copies of values; :meth:`restore` undoes it."""
+        """Set the variables at some places to copies of values; :meth:`restore` undoes this."""
         variables = self.variables() if values else {}
         for place, value in values.items():
             if place in variables:
@@ -272,7 +272,7 @@ class Subject:
     def activated(self) -> Iterator[None]:
         """Apply the modes of the entry's call, and swap the copies in, while the context is open.
 
-        Code that is not copied, such as methods, reads the copies then; see :meth:`UncopiedCode.using_copies`.
+        Code that is not copied, such as methods, then reads the copies; see :meth:`UncopiedCode.using_copies`.
 
         Raises
         ------

@@ -23,7 +23,7 @@ _HUGE = 1e9
 
 
 def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change) -> Change:
-    """Return a change that treats tensors for which a condition is true as ``otherwise`` does."""
+    """Return a change that applies ``otherwise`` to tensors for which a condition is true, and ``change`` to others."""
     return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
 
 
@@ -33,7 +33,7 @@ def unchanged(value: torch.Tensor) -> torch.Tensor:
 
 
 def is_not_in(ids: set[int], value: torch.Tensor) -> bool:
-    """Return whether a tensor is none of those with the given ids."""
+    """Return whether a tensor has none of the given ids."""
     return id(value) not in ids
 
 

@@ -102,9 +102,9 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "safetensors": {"serialize_file": ("file", "writes a file")},
     "safetensors.torch": {"serialize_file": ("file", "writes a file")},
     "safetensors.numpy": {"serialize_file": ("file", "writes a file")},
-    # The functions of Python call the audit hook after they have made a descriptor.
+    # Python's own functions call the audit hook only after they have made a descriptor.
     "socket": dict.fromkeys(("socketpair", "fromfd"), ("network", "makes a socket")),
-    # Python would keep a thread that an effect stops from starting in its list of threads.
+    # If an effect stopped a thread from starting, Python would keep the thread in its list of threads.
     "threading": {"Thread.start": ("process", STARTS_THREAD), "Condition.wait": ("process", WAITS_FOR_THREAD)},
     # Starting a process first makes pipes, which would stay open.
     "multiprocessing.process": {"BaseProcess.start": ("process", "starts a process")},
@@ -151,13 +151,13 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     ),
 }  # fmt: skip
 
-#: Functions that make descriptors, and functions that use one up or move its position; none has an audit event.
+#: Functions that make descriptors, and functions that use a descriptor; none of them has an audit event.
 _MAKE_DESCRIPTORS = (
     *("open", "pipe", "pipe2", "dup", "memfd_create"),
     *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),
 )  # fmt: skip
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
-#: Methods of IPython's shell that change the notebook's names or run code.
+#: Methods of IPython's shell that change the notebook's variables or run code.
 _SHELL_METHODS = (
     "push",
     "drop_by_id",
@@ -234,7 +234,7 @@ class Replacements:
         if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
         with _installing:
-            if self._known_replacements[0] != len(sys.modules):  # more functions may be there
+            if self._known_replacements[0] != len(sys.modules):  # there may be more functions now
                 replaced = self._replaced or [
                     (owner, name, getattr(owner, name, None), replacement) for owner, name, replacement in self._make()
                 ]
@@ -246,7 +246,7 @@ class Replacements:
 
 
 def _set_attribute(owner: Any, name: str, value: Any) -> bool:
-    """Set an attribute, even of an extension type, for which Python refuses it; return whether that was possible."""
+    """Set an attribute, even of an extension type, which Python refuses to change; return whether it was possible."""
     with contextlib.suppress(TypeError, AttributeError):
         setattr(owner, name, value)
         return True
@@ -276,7 +276,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
         for name in names:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
-    for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, calls them as well
+    for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, also calls them
         yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
@@ -312,7 +312,7 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
 
 
 def _shell_class() -> Any:
-    """Return the class of IPython's shells, ``None`` if this process has none."""
+    """Return the class of IPython's shells; ``None`` if this process has none."""
     return getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
 
 
@@ -369,7 +369,7 @@ REFUSABLE = Replacements(_refusable_functions)
 def announced_sleep() -> Iterator[None]:
     """Announce long sleeps of this thread while the context is open, for code that runs eagerly.
 
-    Releases of Python after 3.12 have an audit event. Dynamo would give a different reason for the break at a
+    Releases of Python after 3.12 have an audit event for it. Dynamo would give a different reason for the break at a
     replacement.
     """
     original = time.sleep

@@ -86,7 +86,7 @@ class UncopiedCode:
     Attributes
     ----------
     assigned : list of LibraryPart
-        The parts of packages that the code may change, by the names in it.
+        The parts of packages that the code may change, judging by the names in the code.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class UncopiedCode:
         Parameters
         ----------
         are_changed : bool
-            Whether code sets attributes, perhaps of these functions.
+            Whether code sets attributes, which may be attributes of the functions.
         """
         copies = set(map(id, self._copier.functions))
         for function in functions:

@@ -1,4 +1,4 @@
-"""Find imports of user modules, and judge whether one changes anything besides the module itself.
+"""Find imports of user modules, and judge whether an import changes anything besides the module itself.
 
 A module is imported once. If a trial is the first to import it, it stays imported, so a real call would not repeat the
 effects of its import.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def describe_import(name: str) -> str | None:
-    """Return the effect of a module's import that outlives a trial, worded as the rest of a sentence; or ``None``."""
+    """Return an import's effect that outlives a trial, worded as the rest of a sentence; ``None`` if there is none."""
     parent, _, base_name = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):

@@ -97,7 +97,7 @@ def difference(
     root: str = "",
     largest: float = 0.0,
 ) -> str | None:
-    """Return how a result differs from the expected one, ``None`` if it does not.
+    """Return how a result differs from the expected one; ``None`` if it does not.
 
     Tensors are compared with :func:`torch.testing.assert_close`, with a wider tolerance for the rounding of a compiler
     that reorders sums; a nan equals a nan. Other objects are compared by type and value.
@@ -124,7 +124,7 @@ def difference(
 
 
 def largest_number(values: Iterable[Any]) -> float:
-    """Return the largest absolute value of finite floating-point numbers, also in dense tensors; 0 without any."""
+    """Return the largest absolute value of finite floating-point numbers, including those in dense tensors, or 0."""
     largest = 0.0
     for value in values:
         if is_instance(value, torch.Tensor):

@@ -74,18 +74,19 @@ def values_of_entry(
 ) -> FoundValues:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 
-    The eager function and the code of the entry's backend run as well, to say whether they also give NaN or Inf.
+    The eager function and the code of the entry's backend also run, to find out whether they produce NaN or Inf.
 
     Parameters
     ----------
     entry : Entry
         The entry to examine.
     run : Report or None
-        The report whose ids the result uses; by default the report of this run.
+        The report whose ids the result uses; by default the report of the run on copies.
     lines : sequence of WantedLine
-        The lines whose operations are listed one by one; by default the last operation of each line is.
+        The lines whose operations are listed one by one; by default, only the last operation of each line is
+        listed.
     number, calls : int
-        The number of this call in the run, from 1, and the number of all calls.
+        The number of the entry's call in the run, from 1, and the number of all calls.
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
         recorded = ValueRecorder()
@@ -219,7 +220,7 @@ def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey,
 
 
 def _location_in_run(location: Location | None, correspondence: Correspondence) -> Location | None:
-    """Return a location of the copies as the report of the run names it, ``None`` if the report lacks its source."""
+    """Return a location of the copies as the report of the run names it; ``None`` if the report lacks its source."""
     source = correspondence.source(location.source) if location is not None else None
     return replace(location, source=source) if location is not None and source is not None else None
 

@@ -1,4 +1,4 @@
-"""Record the values that operations compute, and find the operations that make NaN or Inf from finite numbers."""
+"""Record the values that operations compute, and find the operations that produce NaN or Inf from finite numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.values import ValueRange
 
-#: The maximum number of gradient functions that one operation is searched for.
+#: The maximum number of gradient functions to search for in one operation.
 _MAX_FUNCTIONS = 200
 #: The gradient function of a leaf, which computes nothing.
 _LEAF = "AccumulateGrad"
@@ -58,7 +58,7 @@ class ValueRecorder:
     Attributes
     ----------
     values : dict
-        The values by the keys of the operations, in the order in which they ran first.
+        The values by the keys of the operations, in the order in which they first ran.
     origins : dict
         The origins of NaN and Inf, by operation, direction and kind, in order.
     """
@@ -80,7 +80,7 @@ class ValueRecorder:
         arguments : object
             Its arguments.
         written : Presence
-            Values that the program itself writes there, such as ``-inf`` for a mask.
+            Whether the program itself writes NaN or infinity in the arguments, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
         present = self._presence(inputs)

@@ -16,7 +16,7 @@ _PLACE = re.compile(r"(?:(?P<file>.*):)?(?P<line>\d{1,9})")
 
 
 class WantedLine(NamedTuple):
-    """A line whose operations are wanted one by one; ``file`` is ``None`` for any cell or file of the user."""
+    """A line whose operations are to be listed one by one; ``file`` is ``None`` for any cell or file of the user."""
 
     line: int
     file: str | None = None
@@ -28,7 +28,7 @@ class WantedLine(NamedTuple):
         Raises
         ------
         ValueError
-            If it names none.
+            If the text does not name a line.
         """
         match = _PLACE.fullmatch(text.strip())
         if match is None:

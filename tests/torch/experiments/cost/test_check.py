@@ -488,7 +488,7 @@ def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
     check = check_instances(group, check_entry(entries[0]).report).check
     assert (check.equal, check.instances, check.step) == (False, 2, None)
     assert check.differences[0].startswith(
-        "instance 2 of 2: with code that was compiled for an earlier one, the result: "
+        "instance 2 of 2: with code that was compiled for an earlier instance, the result: "
     )
     assert [trial.change for trial in check.restored_by if trial.equal] == []
 

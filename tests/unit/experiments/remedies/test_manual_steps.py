@@ -46,7 +46,7 @@ def test_the_decision_is_named(code: str, gb_id: str | None, part: str) -> None:
 
 
 def test_there_is_always_a_short_sentence() -> None:
-    assert step_for(None).startswith("Decide whether what PyTorch could not trace")
+    assert step_for(None).startswith("Decide whether the code that PyTorch could not trace")
     assert step_for("x = (a +\n   b) " + "+ c" * 100).count("...") == 1
     assert "its own bug" in step_for("f(x)", None, ("This is likely to be a Dynamo bug. Please report",))
     assert "expects it to fail" in step_for(

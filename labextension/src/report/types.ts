@@ -125,7 +125,7 @@ export interface Break {
   minor: boolean;
 }
 /**
- * The reason of a break as PyTorch names it: its GB id in the registry of graph breaks, and its type.
+ * The reason for a break as PyTorch names it: its GB id in the registry of graph breaks, and its type.
  */
 export interface Reason {
   gb_id: string | null;

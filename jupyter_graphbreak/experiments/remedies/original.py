@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import itertools
 import re
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import Patience, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -138,16 +139,22 @@ class Original:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
+        begun = time.monotonic()
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
             self._reference = Reference(entry.call, first)
-            derived = self._reference.cases(patience_s=min(_MAX_DERIVING_S, seconds_left() * _SHARE_OF_INPUTS))
+            self._reference.shrink()
+            derived = self._reference.cases(patience=_patience())
             others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
             if self._reference.repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
         #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first, self._reference.result), *others]
+        #: The seconds that the runs on derived inputs took.
+        self.seconds = time.monotonic() - begun
         self._edges: list[ReferenceCase] | None = None
+        #: The results of :meth:`choose_inputs`, with the conditions.
+        self._choices: list[tuple[Sequence[Watched], tuple[list[ReferenceCase], bool | None]]] = []
 
     def edges(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
@@ -158,7 +165,7 @@ class Original:
         if self._edges is None:
             most = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.repeatable else iter(())
+                edges = self._reference.edge_cases(_patience()) if self.repeatable else iter(())
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
@@ -180,6 +187,11 @@ class Original:
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
         with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
         return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
+
+    @property
+    def misses_edges(self) -> bool:
+        """Whether there was no time for all edge inputs that every function may get."""
+        return self._reference.misses_edges
 
     @property
     def repeatable(self) -> bool:
@@ -205,7 +217,7 @@ class Original:
         subject.restore()
         subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
-            run(program, subject, subject.with_copies(self.pool[0].input.arguments), gradients=False)
+            run(program, subject, subject.with_copies(self._reference.base.arguments), gradients=False)
         return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
 
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
@@ -215,43 +227,60 @@ class Original:
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
-        chosen = self.usual_inputs()
         if not watched:
-            return chosen, None
-        by_change: dict[int, tuple[Change, list[Condition]]] = {}
+            return self.usual_inputs(), None
+        if not self.has_chosen_inputs(watched):
+            self._choices.append((watched, self._choose_inputs(program, watched)))
+        return next(choice for known, choice in self._choices if known == watched)
+
+    def has_chosen_inputs(self, watched: Sequence[Watched]) -> bool:
+        """Return whether :meth:`choose_inputs` needs no further runs for conditions."""
+        return not watched or any(known == watched for known, _ in self._choices)
+
+    def _choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
+        chosen = self.usual_inputs()
+        groups: list[tuple[Change, list[Condition]]] = []
         for change, condition in watched:
-            by_change.setdefault(id(change), (change, []))[1].append(condition)
+            conditions = next((those for known, those in groups if known == change), None)
+            if conditions is None:
+                groups.append((change, [condition]))
+            elif condition not in conditions:
+                conditions.append(condition)
         wanted = {
             (group, index, side)
-            for group, (_, conditions) in enumerate(by_change.values())
+            for group, (_, conditions) in enumerate(groups)
             for index, condition in enumerate(conditions)
             for side in condition.sides or (None,)
         }
-        for pool, done in ((self.pool, len(chosen)), (self.edges, 0)):
+        for pool in (self.pool, self.edges):
             if not wanted:
                 break
             trials = pool() if callable(pool) else pool
-            taken: list[set[tuple[int, int, bool | None]]] = [set() for _ in trials]
-            for group, (change, conditions) in enumerate(by_change.values()):
+            needed: set[int] = set()
+            for group, (change, conditions) in enumerate(groups):
+                if not any(known == group for known, _, _ in wanted):
+                    continue
                 texts = {**program.texts, **change.texts}
                 about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
-                rows = zip(taken, self._sides_taken(program, change, conditions, trials), trials, strict=True)
-                for sides, more, trial in rows:
-                    counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
-                    sides |= {(group, index, side) for index, side in more if counts or about_sizes[index]}
-            wanted -= set().union(*taken[:done])
-            for trial, sides in zip(trials[done:], taken[done:], strict=True):
-                if sides & wanted:
-                    chosen.append(trial)
-                    wanted -= sides
+                with self._recording_sides(program, change, conditions) as sides_taken:
+                    for number, trial in enumerate(trials):
+                        if not any(known == group for known, _, _ in wanted):
+                            break
+                        counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
+                        taken = sides_taken(trial)
+                        sides = {(group, index, side) for index, side in taken if counts or about_sizes[index]}
+                        needed |= {number} if sides & wanted else set()
+                        wanted -= sides
+            chosen += [trials[number] for number in sorted(needed) if not any(trials[number] is it for it in chosen)]
         if wanted:
             return chosen, False
         return chosen, True if any(len(condition.sides) > 1 for _, condition in watched) else None
 
-    def _sides_taken(
-        self, program: Program, change: Change, conditions: list[Condition], trials: list[ReferenceCase]
-    ) -> list[set[tuple[int, bool | None]]]:
-        """Return the sides that each condition of the uncompiled changed program takes, for each input."""
+    @contextlib.contextmanager
+    def _recording_sides(
+        self, program: Program, change: Change, conditions: list[Condition]
+    ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
+        """Yield a function that returns the sides that each condition of the uncompiled changed program takes."""
         texts = {**program.texts, **change.texts}
         instrumented = dict(change.texts)
         count = 0
@@ -263,24 +292,31 @@ class Original:
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
+        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
+        numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
         with sandboxed(), compiling_nothing(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
-            taken: list[set[tuple[int, bool | None]]] = []
+
+            def sides_taken(trial: ReferenceCase) -> set[tuple[int, bool | None]]:
+                sides.clear()
+                with contextlib.suppress(LineLimitError), line_limit():
+                    self.run(subject.call, subject, trial)
+                return {(numbers[index], side) for index, taken in sides.items() for side in taken}
+
             with (
                 applied(program, instrumented, subject.functions()) as application,
                 application.with_definitions(*scopes),
             ):
                 subject.keep_definitions(application.defined_names)
-                for trial in trials:
-                    sides.clear()
-                    with contextlib.suppress(LineLimitError), line_limit():
-                        self.run(subject.call, subject, trial)
-                    taken.append({(index, side) for index, taken_sides in sides.items() for side in taken_sides})
-        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
-        numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
-        return [{(numbers[number], side) for number, side in sides} for sides in taken]
+                yield sides_taken
+
+
+def _patience() -> Patience:
+    """Return the time to derive inputs in."""
+    share = _SHARE_OF_INPUTS * seconds_left()
+    return Patience(min(_MAX_DERIVING_S, share), share)
 
 
 def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:

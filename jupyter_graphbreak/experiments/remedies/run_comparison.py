@@ -311,13 +311,13 @@ class EdgeFindings:
             if not is_noted(case):
                 seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
                 if disqualifying is not None:
-                    return replace(seen, disqualifying=f"{disqualifying}, on {case.input.example.what}")
+                    return replace(seen, disqualifying=f"{disqualifying}, on {case.input.what}")
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere.
             minor = next((item.text for item in more if item.kind in {"needless gradient", "layout"}), None)
             noted = disqualifying or minor
             if noted is not None and seen.noted is None:
-                seen = replace(seen, noted=f"it {noted} with {case.input.example.what}")
+                seen = replace(seen, noted=f"it {noted} with {case.input.what}")
         return seen
 
 

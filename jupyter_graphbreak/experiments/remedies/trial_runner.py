@@ -133,8 +133,9 @@ class TrialResult:
 #: Seconds of processor time after which a changed program does not run on further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW = (".cond(", ".while_loop(")
-#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
-_MAX_SECONDS_FOR_EDGES = 6.0
+#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
+#: remaining time.
+_SHARE_OF_EDGES = 0.15
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
@@ -299,19 +300,29 @@ class TrialRunner:
         thorough : bool
             Whether to use all inputs, because nothing is known about the change.
         """
-        try:
-            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched)
-        except TrialStoppedError as stopped:
-            return TrialResult(change, "not tried", stop_reason(stopped))
-        cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
         candidate = _RunnableChange(
             change,
             lambda chosen_cases, is_promising: self._run_compiled(change, chosen_cases, is_promising),
             lambda: open_uncompiled(self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
+        if self._is_choosing_slow(watched):  # many changes fail on the first input already
+            first = self._uncompiled_original.pool[:1]
+            result = self._trial(candidate, goals, first, both_sides=None, at_edges=False)
+            if result.verdict not in WORKING:
+                return result
+        try:
+            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched)
+        except TrialStoppedError as stopped:
+            return TrialResult(change, "not tried", stop_reason(stopped))
+        cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
         unproven = _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched) else _CODE_NEVER_RAN
         return self._trial(candidate, goals, cases, both_sides=both_sides, unproven=unproven)
+
+    def _is_choosing_slow(self, watched: Sequence[Watched]) -> bool:
+        """Whether choosing inputs for conditions takes longer than compiling and calling the program."""
+        is_chosen = self._uncompiled_original.has_chosen_inputs(watched)
+        return not is_chosen and self._uncompiled_original.seconds > self._original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement of the entry's function on every input, and give a verdict.
@@ -350,6 +361,7 @@ class TrialRunner:
         *,
         both_sides: bool | None,
         unproven: str = _SIDE_NEVER_RAN,
+        at_edges: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -371,7 +383,7 @@ class TrialRunner:
             gone = self._compare_breaks(candidate.change, run).gone
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
-            if verdict in WORKING:
+            if verdict in WORKING and at_edges:
                 try:
                     verdict, reason, gone, diffs, more = self._compare_at_edges(candidate, run, gone, diffs)
                     inputs += more
@@ -442,8 +454,9 @@ class TrialRunner:
         diffs, inputs = seen.diffs, seen.inputs
         edges, noted = self._uncompiled_original.edges(), seen.noted
         has_tried_edges = candidate.is_same_uncompiled or ran_uncompiled == len(edges)
+        has_tried_edges = has_tried_edges and not self._uncompiled_original.misses_edges
         if candidate.differs_when_compiled and original is None:
-            has_tried_edges = has_tried_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES
+            has_tried_edges = has_tried_edges and not self._uncompiled_original.edges_to_compile(choice)
         if noted is None and edges and not has_tried_edges:
             noted = _NO_TIME_AT_EDGES
         verdict: RemedyVerdict = "works" if noted is None else "works on what ran"
@@ -466,7 +479,7 @@ class TrialRunner:
                 # PyTorch runs different code for different dimensions: it reads a mask without dimensions as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
                 still = next((case for case in same_rank if self._breaks_with(candidate, gone, before, case)), None)
-                what = still.input.example.what if still is not None else None
+                what = still.input.what if still is not None else None
                 seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
         return seen
 
@@ -507,7 +520,8 @@ class TrialRunner:
 
     def _compiled_edges(self, choice: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        if choice not in self._original_at_edges and self._original_seconds <= _MAX_SECONDS_FOR_EDGES:
+        has_time = self._original_seconds <= _SHARE_OF_EDGES * seconds_left()
+        if choice not in self._original_at_edges and has_time:
             cases = self._uncompiled_original.edges_to_compile(choice)
             if cases:
                 self._original_at_edges[choice] = self._run_compiled(Change(), cases, lambda _: True), cases
@@ -565,7 +579,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {description(result.raised)}, on {case.input.example.what}", []
+                return f"raises {description(result.raised)}, on {case.input.what}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)

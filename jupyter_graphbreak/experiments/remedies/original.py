@@ -140,11 +140,12 @@ class Original:
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         begun = time.monotonic()
+        self._share_s = _SHARE_OF_INPUTS * seconds_left()
         first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
             self._reference = Reference(entry.call, first)
             self._reference.shrink()
-            derived = self._reference.cases(patience=_patience())
+            derived = self._reference.cases(patience=self._patience())
             others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
             if self._reference.repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
@@ -156,6 +157,10 @@ class Original:
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[Watched], tuple[list[ReferenceCase], bool | None]]] = []
 
+    def _patience(self) -> Patience:
+        """Return the time in which to derive usual inputs, or edge inputs."""
+        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=2 * self._share_s)
+
     def edges(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
 
@@ -165,7 +170,7 @@ class Original:
         if self._edges is None:
             most = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(_patience()) if self.repeatable else iter(())
+                edges = self._reference.edge_cases(self._patience()) if self.repeatable else iter(())
                 self._edges = _accepted(list(itertools.islice(edges, most)))
         return self._edges
 
@@ -212,13 +217,16 @@ class Original:
         if trial is not self.pool[0]:
             self.pool = [other for other in self.pool if other is not trial]
 
-    def run(self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase) -> Result:
+    def run(
+        self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase, *, gradients: bool = True
+    ) -> Result:
         """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
         subject.restore()
         subject.assign(trial.input.state)
         if trial.input.again and self._reference.changed:
             run(program, subject, subject.with_copies(self._reference.base.arguments), gradients=False)
-        return run(program, subject, subject.with_copies(trial.input.arguments), trial.input.seed)
+        arguments = subject.with_copies(trial.input.arguments)
+        return run(program, subject, arguments, trial.input.seed, gradients=gradients)
 
     def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
@@ -299,11 +307,21 @@ class Original:
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
 
-            def sides_taken(trial: ReferenceCase) -> set[tuple[int, bool | None]]:
+            needs_gradients: list[bool] = []
+
+            def sides_in_run(trial: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
                 sides.clear()
                 with contextlib.suppress(LineLimitError), line_limit():
-                    self.run(subject.call, subject, trial)
+                    self.run(subject.call, subject, trial, gradients=gradients)
                 return {(numbers[index], side) for index, taken in sides.items() for side in taken}
+
+            def sides_taken(trial: ReferenceCase) -> set[tuple[int, bool | None]]:
+                if not needs_gradients:  # a condition may be part of a backward pass
+                    without = sides_in_run(trial, gradients=False)
+                    taken = sides_in_run(trial, gradients=True)
+                    needs_gradients.append(taken != without)
+                    return taken
+                return sides_in_run(trial, gradients=needs_gradients[0])
 
             with (
                 applied(program, instrumented, subject.functions()) as application,
@@ -311,12 +329,6 @@ class Original:
             ):
                 subject.keep_definitions(application.defined_names)
                 yield sides_taken
-
-
-def _patience() -> Patience:
-    """Return the time to derive inputs in."""
-    share = _SHARE_OF_INPUTS * seconds_left()
-    return Patience(min(_MAX_DERIVING_S, share), share)
 
 
 def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:

@@ -119,13 +119,12 @@ class Reference:
         if self.repeatable:
             self._repeated_lines.add(expected)
         for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
-            smaller = shrunk(self.base.arguments, size)
-            if smaller is None or self._lines_of_call(smaller[0]) != expected:
+            smaller = (pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected)
+            arguments, new = next(smaller, (None, 0))
+            if arguments is None:
                 continue
-            arguments, new = smaller
             begun = time.thread_time()
-            if self._call(arguments).raised is not None:
-                continue
+            self._call(arguments)
             self._seconds = time.thread_time() - begun
             self._shrunk[new] = size
             example = describe(self.first.example.what, arguments, self.fn)

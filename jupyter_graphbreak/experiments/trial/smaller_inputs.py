@@ -9,11 +9,15 @@ from jupyter_graphbreak.experiments.trial.code_hints import are_indices
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
 #: The smallest size to which a dimension shrinks, and the smallest size that is worth shrinking.
-_FEW = 3
+_FEW = 2
 _MANY = 8
+#: A further size to try: networks for images halve sizes several times.
+_DIVISIBLE = 16
 
 
 def shrinkable_sizes(first: Arguments) -> list[int]:
@@ -24,8 +28,8 @@ def shrinkable_sizes(first: Arguments) -> list[int]:
     return [size for size in dict.fromkeys([*leading, *inner]) if size >= _MANY]
 
 
-def shrunk(first: Arguments, size: int) -> tuple[Arguments, int] | None:
-    """Return arguments in which each dimension of a size is smaller, and the new size; ``None`` if that is not safe.
+def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+    """Yield arguments in which each dimension of a size is smaller, with the new size; the smallest ones come first.
 
     Integers that are valid indices for the size are still valid for the new size, because some operations do not check
     them. No other dimension has the new size.
@@ -34,7 +38,8 @@ def shrunk(first: Arguments, size: int) -> tuple[Arguments, int] | None:
     highest = [int(tensor.max()) for tensor in tensors if are_indices(tensor) and tensor.numel()]
     least = max([_FEW, *(index + 1 for index in highest if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
-    new = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
-    if 2 * new > size:
-        return None
-    return map_tensors(first, functools.partial(resize, size=size, new=new)), new
+    fewest = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
+    divisible = _DIVISIBLE if fewest < _DIVISIBLE and _DIVISIBLE not in sizes and size % _DIVISIBLE == 0 else fewest
+    for new in dict.fromkeys([fewest, divisible]):
+        if 2 * new <= size:
+            yield map_tensors(first, functools.partial(resize, size=size, new=new)), new

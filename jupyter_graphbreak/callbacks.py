@@ -37,10 +37,10 @@ def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
     logger : Logger or None
         By default the logger ``jupyter_graphbreak.compiling``.
     """
-    target = logger if logger is not None else logging.getLogger(_LOGGER)
+    target_logger = logger if logger is not None else logging.getLogger(_LOGGER)
 
     def receive(event: Event) -> None:
-        target.log(logging.INFO if event.kind == "compile" else logging.WARNING, "%s", event)
+        target_logger.log(logging.INFO if event.kind == "compile" else logging.WARNING, "%s", event)
 
     return receive
 
@@ -48,7 +48,7 @@ def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
 def to_tensorboard(
     writer: Any, step: Callable[[], int] | None = None, prefix: str = "compiling"
 ) -> Callable[[Event], None]:
-    """Return a receiver that writes the number of events of each kind, the seconds of compiling, and each sentence.
+    """Return a receiver that writes the number of events of each kind, the seconds of compiling, and each event's text.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ def to_tensorboard(
     totals = _Totals(prefix)
 
     def receive(event: Event) -> None:
-        numbers = totals.with_event(event)
-        now = step() if step is not None else totals.number
+        numbers = totals.add(event)
+        current_step = step() if step is not None else totals.event_count
         for name, value in numbers.items():
-            writer.add_scalar(name, value, now)
-        writer.add_text(f"{prefix}/events", str(event), now)
+            writer.add_scalar(name, value, current_step)
+        writer.add_text(f"{prefix}/events", str(event), current_step)
 
     return receive
 
@@ -86,7 +86,7 @@ def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
     totals = _Totals(prefix)
 
     def receive(event: Event) -> None:
-        run.log(totals.with_event(event), commit=False)
+        run.log(totals.add(event), commit=False)
 
     return receive
 
@@ -100,11 +100,11 @@ class _Totals:
         self._seconds = 0.0
 
     @property
-    def number(self) -> int:
+    def event_count(self) -> int:
         """The total number of events."""
         return self._counts.total()
 
-    def with_event(self, event: Event) -> dict[str, float]:
+    def add(self, event: Event) -> dict[str, float]:
         """Count an event; return the totals that it changes, by name."""
         self._counts[event.kind] += 1
         changed: dict[str, float] = {f"{self._prefix}/{event.kind}": self._counts[event.kind]}
@@ -115,7 +115,7 @@ class _Totals:
 
 
 class _TrainingWatch:
-    """Watches a training from the end of its warm-up to its own end.
+    """Watches a training from the end of the warm-up to the end of the training.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ class _TrainingWatch:
         super().__init__()
         self._on_event = on_event
         self._warm_up_steps = warm_up_steps
-        self._open: contextlib.ExitStack | None = None
+        self._exit_stack: contextlib.ExitStack | None = None
         self._run: Run | None = None
 
     @property
@@ -138,18 +138,18 @@ class _TrainingWatch:
         return self._run.report_so_far() if self._run is not None else None
 
     def _begin(self, step: int) -> None:
-        if self._open is not None or step < self._warm_up_steps:
+        if self._exit_stack is not None or step < self._warm_up_steps:
             return
         from jupyter_graphbreak.api.watching import capture
 
         receive = self._on_event if self._on_event is not None else to_logging()
         with contextlib.ExitStack() as stack:
             self._run = stack.enter_context(capture(on_event=receive))
-            self._open = stack.pop_all()
+            self._exit_stack = stack.pop_all()
 
     def _end(self) -> None:
-        if self._open is not None:
-            stack, self._open = self._open, None
+        if self._exit_stack is not None:
+            stack, self._exit_stack = self._exit_stack, None
             stack.close()
 
 
@@ -167,7 +167,7 @@ class _LightningHooks(_TrainingWatch):
 
 
 class _TransformersHooks(_TrainingWatch):
-    """The hooks of transformers' Trainer, which has none for an exception: the next training ends the watching."""
+    """The hooks of transformers' Trainer. It has none for an exception: watching then ends when it trains again."""
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._end()
@@ -188,8 +188,9 @@ if TYPE_CHECKING:
         """Watches the training of a transformers ``Trainer``; see :class:`_TrainingWatch` for the arguments."""
 
 
-#: By class: the hooks, the modules that may contain the base class (imported ones are tried first), and its name.
-_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
+#: For each callback class: its hooks, the modules that may contain its base class (imported modules are tried first),
+#: and the name of the base class.
+_CALLBACK_CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
     "LightningCallback": (_LightningHooks, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
     "TransformersCallback": (_TransformersHooks, ("transformers",), "TrainerCallback"),
 }
@@ -197,9 +198,9 @@ _CLASSES: dict[str, tuple[type[_TrainingWatch], tuple[str, ...], str]] = {
 
 def __getattr__(name: str) -> Any:
     """Make a callback class for an optional package on first use, and store it so that it can be pickled."""
-    if name not in _CLASSES:
+    if name not in _CALLBACK_CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    hooks, modules, base_name = _CLASSES[name]
+    hooks, modules, base_name = _CALLBACK_CLASSES[name]
     problems = []
     for module in sorted(modules, key=lambda module: module not in sys.modules):
         try:
@@ -207,7 +208,7 @@ def __getattr__(name: str) -> Any:
         except ImportError as error:
             problems.append(str(error))
             continue
-        made = type(name, (hooks, base), {"__module__": __name__, "__doc__": _TrainingWatch.__doc__})
-        globals()[name] = made
-        return made
+        callback_class = type(name, (hooks, base), {"__module__": __name__, "__doc__": _TrainingWatch.__doc__})
+        globals()[name] = callback_class
+        return callback_class
     raise ImportError(f"{name} needs {' or '.join(modules)}: {problems[0]}")

@@ -28,9 +28,11 @@ from jupyter_graphbreak.commands.script import script_command
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DEBUG = "GRAPHBREAK_DEBUG"
+_DEBUG_VARIABLE = "GRAPHBREAK_DEBUG"
 _MAX_ERROR_LENGTH = 300
-_REPORT = f"please report it with the traceback that {_DEBUG}=1 shows: graphbreak {jupyter_graphbreak.__version__}"
+_HOW_TO_REPORT = (
+    f"please report it with the traceback that {_DEBUG_VARIABLE}=1 shows: graphbreak {jupyter_graphbreak.__version__}"
+)
 
 
 @click.group(
@@ -61,7 +63,7 @@ for _command in (
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status; wrong usage prints one line to stderr."""
     try:
-        status = graphbreak.main(args=arguments, prog_name=_name(), standalone_mode=False)
+        status = graphbreak.main(args=arguments, prog_name=_program_name(), standalone_mode=False)
     except click.exceptions.Exit as end:
         status = end.exit_code
     except click.ClickException as error:
@@ -73,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = FINE
     except Exception as error:  # noqa: BLE001 - reported in one line, with a separate exit status
-        if os.environ.get(_DEBUG):
+        if os.environ.get(_DEBUG_VARIABLE):
             traceback.print_exc()
-        print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_REPORT})")
+        print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_HOW_TO_REPORT})")
         status = CRASHED
     sys.exit(status or 0)
 
 
-def _name() -> str:
+def _program_name() -> str:
     return "jupyter graphbreak" if "jupyter-graphbreak" in sys.argv[0] else "graphbreak"

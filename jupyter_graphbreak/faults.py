@@ -41,22 +41,22 @@ def description(fault: BaseException) -> str:
 
 
 #: Receives the sentences about internal errors in a trial, whose own output and reports nobody sees.
-_collected: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
+_collected_sentences: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 
 
 @contextlib.contextmanager
 def collected_faults(sentences: list[str]) -> Iterator[None]:
     """Append the sentences about internal errors to a list while the context is open, instead of printing them."""
-    token = _collected.set(sentences)
+    token = _collected_sentences.set(sentences)
     try:
         yield
     finally:
-        _collected.reset(token)
+        _collected_sentences.reset(token)
 
 
 def collect_fault(sentence: str) -> bool:
     """Append the sentence about an internal error to the open list, once; return whether a list is open."""
-    sentences = _collected.get()
+    sentences = _collected_sentences.get()
     if sentences is not None and sentence not in sentences:
         sentences.append(sentence)
     return sentences is not None
@@ -70,14 +70,14 @@ def print_fault(activity: str, fault: BaseException) -> None:
         print(f"compile_explain: {internal_error(activity, fault)}", file=sys.stderr)  # noqa: T201
 
 
-_printed: set[str] = set()
+_printed_sentences: set[str] = set()
 
 
 def print_fault_once(activity: str, fault: BaseException) -> None:
     """Print the sentence about an internal error once per process: a hook of PyTorch may fail thousands of times."""
     sentence = internal_error(activity, fault)
-    if not collect_fault(sentence) and sentence not in _printed:
-        _printed.add(sentence)
+    if not collect_fault(sentence) and sentence not in _printed_sentences:
+        _printed_sentences.add(sentence)
         print_fault(activity, fault)
 
 
@@ -90,16 +90,16 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
         The activity of the block, in a form that follows "while": "making the report".
     on_fault : callable
         Receives the activity and the error; if it fails itself, both are printed to the standard error.
-    passing : tuple of type
+    reraised : tuple of type
         Errors that are raised: those meant for the user.
     """
 
     def __init__(
-        self, activity: str, on_fault: OnFault = print_fault, passing: tuple[type[Exception], ...] = ()
+        self, activity: str, on_fault: OnFault = print_fault, reraised: tuple[type[Exception], ...] = ()
     ) -> None:
         self._activity = activity
         self._on_fault = on_fault
-        self._passing = passing
+        self._passing = reraised
 
     def __enter__(self) -> None:
         """Enter the block."""
@@ -124,9 +124,9 @@ def report_fault(activity: str, fault: Exception, on_fault: OnFault) -> None:
 def with_fallback(
     activity: str,
     function: Callable[..., Any],
-    otherwise: Callable[..., Any],
+    fallback: Callable[..., Any],
     on_fault: OnFault = print_fault,
-    passing: tuple[type[Exception], ...] = (),
+    reraised: tuple[type[Exception], ...] = (),
 ) -> Callable[..., Any]:
     """Return a function that calls our function, and calls a fallback if ours fails.
 
@@ -136,11 +136,11 @@ def with_fallback(
         The activity of ``function``, in a form that follows "while".
     function : callable
         One of our functions; it must not call user code.
-    otherwise : callable
+    fallback : callable
         The fallback, called with the same arguments. It must not depend on anything that ``function`` needs.
     on_fault : callable
         Receives the activity and the error.
-    passing : tuple of type
+    reraised : tuple of type
         Errors that are raised: those meant for the user.
     """
 
@@ -148,12 +148,12 @@ def with_fallback(
     def shield(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except passing:
+        except reraised:
             raise
         except Exception as fault:  # noqa: BLE001 - see the module
             report_fault(activity, fault, on_fault)
         # Called outside the handler, so that an error in the fallback is not chained to ours.
-        return otherwise(*args, **kwargs)
+        return fallback(*args, **kwargs)
 
     return shield
 

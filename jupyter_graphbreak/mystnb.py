@@ -44,11 +44,11 @@ class ReportRenderer:
         if data.mime_type == JOB_MIME_TYPE:
             html = render_job_html(msgspec.convert(data.content, Job), with_data=True)
         else:
-            html = render_with_data(report_in(_output_of(renderer, data) | {MIME_TYPE: data.content}))
+            html = render_with_data(report_in(_whole_output(renderer, data) | {MIME_TYPE: data.content}))
         return [nodes.container("", nodes.raw("", html, format="html"), classes=["output"])]
 
 
-def _output_of(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
+def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
     """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB gives it."""
     if data.cell_index is None or data.output_index is None:
         return {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Report
 
-_FORMAT = 4
+_NOTEBOOK_FORMAT = 4
 _MAX_BYTES = 512 << 20
 _MAX_REPORTS = 1_000
 _MAX_ERROR_LENGTH = 300
@@ -27,7 +27,7 @@ _MAX_FORMAT_LENGTH = 20
 #: As objects, JSON takes up to a hundred times as much memory as its text. A number weighs 1, a list or an object 5.
 _MAX_WEIGHT = 20_000_000
 _CONTAINER_WEIGHT = 5
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_JSON_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it reports
@@ -47,7 +47,7 @@ def read_cells(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:  # a ValueError for a path with a zero byte
         why = getattr(error, "strerror", None) or str(error)
         raise UnreadableNotebook(f"{path}: {why[:1].lower()}{why[1:]}") from None
-    if _weight(content) > _MAX_WEIGHT and _weight_outside_strings(content) > _MAX_WEIGHT:
+    if _estimated_weight(content) > _MAX_WEIGHT and _weight_without_strings(content) > _MAX_WEIGHT:
         raise UnreadableNotebook(f"{path}: too large: clear the outputs that have millions of numbers or entries")
     try:
         notebook = json.loads(content)
@@ -55,24 +55,24 @@ def read_cells(path: Path) -> dict[str, Any]:
         raise UnreadableNotebook(f"{path}: not a notebook: it is not JSON") from None
     if not isinstance(notebook, dict) or "nbformat" not in notebook:
         raise UnreadableNotebook(f"{path}: not a notebook: it has no nbformat")
-    if notebook["nbformat"] != _FORMAT:
+    if notebook["nbformat"] != _NOTEBOOK_FORMAT:
         convert = "convert it with `jupyter nbconvert --to notebook`"
-        raise UnreadableNotebook(f"{path}: the notebook has format {_brief(notebook['nbformat'])}; {convert}")
+        raise UnreadableNotebook(f"{path}: the notebook has format {_format_text(notebook['nbformat'])}; {convert}")
     cells = notebook.get("cells")
     if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
         raise UnreadableNotebook(f"{path}: not a notebook: it has no list of cells")
     return notebook
 
 
-def _weight(content: bytes) -> int:
+def _estimated_weight(content: bytes) -> int:
     return content.count(b",") + _CONTAINER_WEIGHT * (content.count(b"{") + content.count(b"["))
 
 
-def _weight_outside_strings(content: bytes) -> int:
-    return _weight(content) - sum(_weight(string[0]) for string in _STRING.finditer(content))
+def _weight_without_strings(content: bytes) -> int:
+    return _estimated_weight(content) - sum(_estimated_weight(string[0]) for string in _JSON_STRING.finditer(content))
 
 
-def _brief(value: Any) -> str:
+def _format_text(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, list | dict) else repr(value)[:_MAX_FORMAT_LENGTH]
 
 
@@ -83,8 +83,8 @@ class NotebookReports(NamedTuple):
     problems: list[str]
 
 
-def reports_in(notebook: dict[str, Any], most: int | None = _MAX_REPORTS) -> NotebookReports:
-    """Return the readable reports in a notebook's outputs, of the first ``most`` reports.
+def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
+    """Return the readable ones of the first ``max_reports`` reports in a notebook's outputs.
 
     Raises
     ------
@@ -94,22 +94,22 @@ def reports_in(notebook: dict[str, Any], most: int | None = _MAX_REPORTS) -> Not
     reports: list[Report] = []
     failed: list[str] = []
     outputs = _outputs_with_reports(notebook)
-    for number, data in itertools.islice(outputs, most):
+    for number, data in itertools.islice(outputs, max_reports):
         try:
             reports.append(report_in(data))
         except (ValueError, OverflowError, RecursionError) as error:  # msgspec and lone surrogates raise ValueError
             failed.append(f"the report in cell {number} cannot be read: {str(error)[:_MAX_ERROR_LENGTH]}")
     if failed and not reports:
         raise UnreadableNotebook(failed[0])
-    more = f" ({len(failed)} reports cannot be read)" if len(failed) > 1 else ""
-    problems = [failed[0] + more] if failed else []
+    further_failures = f" ({len(failed)} reports cannot be read)" if len(failed) > 1 else ""
+    problems = [failed[0] + further_failures] if failed else []
     if next(outputs, None) is not None:
-        problems.append(f"only the first {most:,} reports were read")
+        problems.append(f"only the first {max_reports:,} reports were read")
     return NotebookReports(reports, problems)
 
 
 def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]:
-    """Yield the data of outputs with a report, with the number of the cell."""
+    """Yield, for each output with a report, the number of its cell and its data."""
     for number, cell in enumerate(notebook["cells"], start=1):
         outputs = cell.get("outputs")
         for output in outputs if isinstance(outputs, list) else ():
@@ -120,7 +120,7 @@ def _outputs_with_reports(notebook: dict[str, Any]) -> Iterator[tuple[int, Any]]
 
 #: The metadata that JupyterLab adds to its requests.
 _REQUEST_METADATA = {"graphbreak": {"explain": "", "only_torch": True}}
-_LOAD = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
+_LOAD_EXTENSION = "__import__('jupyter_graphbreak').answer_requests(get_ipython())"
 _MAX_RUN_ERROR_LENGTH = 200
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
@@ -204,7 +204,7 @@ def _why_invalid(notebook: Any) -> str | None:
 
 def _load_extension(client: Any) -> None:
     """Load the extension in the kernel, so that it answers requests for reports."""
-    message = client.kc.execute(_LOAD, silent=True, store_history=False)
+    message = client.kc.execute(_LOAD_EXTENSION, silent=True, store_history=False)
     reply = client.wait_for_reply(message)
     if reply is None or reply["content"]["status"] != "ok":
         why = (reply or {}).get("content", {}).get("evalue", "no reply")
@@ -213,11 +213,11 @@ def _load_extension(client: Any) -> None:
 
 def _remove_widgets(notebook: Any) -> None:
     """Remove the widgets of reports, because their kernel is gone."""
-    gone = set()
+    removed_models = set()
     for cell in notebook.cells:
         for output in cell.get("outputs") or ():
             if MIME_TYPE in output.get("data", {}):
-                gone.add(output.data.pop(_WIDGET_VIEW, {}).get("model_id"))
+                removed_models.add(output.data.pop(_WIDGET_VIEW, {}).get("model_id"))
     state = notebook.metadata.get("widgets", {}).get(_WIDGET_STATE, {}).get("state", {})
-    for model in gone:
+    for model in removed_models:
         state.pop(model, None)

@@ -29,7 +29,7 @@ _NOTHING_COMPILED = (
 
 
 #: The markers, with their arguments and their limits.
-_MARKERS = {
+_LIMIT_MARKERS = {
     "max_graph_breaks": ("number, within=None", "has more graph breaks than this number"),
     "max_recompiles": ("number, within=None", "has more recompiles than this number"),
     "max_compile_seconds": ("number", "compiles for more than this number of seconds"),
@@ -38,66 +38,74 @@ _MARKERS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers."""
-    for name, (arguments, limit) in _MARKERS.items():
+    for name, (arguments, limit) in _LIMIT_MARKERS.items():
         config.addinivalue_line("markers", f"{name}({arguments}): fail if the test {limit}, or compiles nothing")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch a marked test; fail it if something is above a limit, or if nothing was compiled."""
-    limits = {name: _limit(marker) for name in _MARKERS if (marker := item.get_closest_marker(name)) is not None}
+    limits = {
+        name: _limit_of(marker) for name in _LIMIT_MARKERS if (marker := item.get_closest_marker(name)) is not None
+    }
     if not limits:
         return (yield)
     with _capture_from_scratch() as run:
         result = yield
     report = run.report
     for name, limit in limits.items():
-        problem = _excess(report, name, limit)
+        problem = _describe_excess(report, name, limit)
         if problem is not None:
-            pytest.fail(_failure(report, problem), pytrace=False)
+            pytest.fail(_failure_message(report, problem), pytrace=False)
     unknown = [limit.within for limit in limits.values() if limit.within and _is_unknown(report, limit.within)]
     if unknown:
         message = f"no module {unknown[0]} took part or is imported, so its limit proves nothing: check within="
-        pytest.fail(_failure(report, message), pytrace=False)
+        pytest.fail(_failure_message(report, message), pytrace=False)
     if _compiled_nothing(report):
         message = _NOTHING_COMPILED.format(check=f"the marker {next(iter(limits))}")
-        pytest.fail(_failure(report, message), pytrace=False)
+        pytest.fail(_failure_message(report, message), pytrace=False)
     return result
 
 
 class _Limit(NamedTuple):
     """The highest number that a marker allows, and the package or module in whose lines it counts."""
 
-    most: float
+    max_number: float
     within: str | None = None
 
 
-def _limit(marker: pytest.Mark) -> _Limit:
-    """Return the arguments of a marker."""
+def _limit_of(marker: pytest.Mark) -> _Limit:
+    """Return the limit that the arguments of a marker set."""
     is_time = marker.name == "max_compile_seconds"
-    most, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
-    known = set() if is_time else {"within"}
+    max_number, within = marker.args[0] if len(marker.args) == 1 else None, marker.kwargs.get("within")
+    allowed_keywords = set() if is_time else {"within"}
     if (
-        not isinstance(most, (int, float) if is_time else int)
-        or isinstance(most, bool)
-        or not marker.kwargs.keys() <= known
+        not isinstance(max_number, (int, float) if is_time else int)
+        or isinstance(max_number, bool)
+        or not marker.kwargs.keys() <= allowed_keywords
         or not (within is None or (isinstance(within, str) and within))
     ):
-        also = "" if is_time else ', and within="package" to count in that package or module alone'
-        pytest.fail(f"{marker.name} takes one number, such as @pytest.mark.{marker.name}(0){also}", pytrace=False)
-    return _Limit(most, within)
+        within_hint = "" if is_time else ', and within="package" to count in that package or module alone'
+        pytest.fail(
+            f"{marker.name} takes one number, such as @pytest.mark.{marker.name}(0){within_hint}", pytrace=False
+        )
+    return _Limit(max_number, within)
 
 
-def _excess(report: Report, name: str, limit: _Limit) -> str | None:
+def _describe_excess(report: Report, name: str, limit: _Limit) -> str | None:
     """Return by how much a report exceeds a limit, ``None`` if it does not."""
     if name == "max_compile_seconds":
         seconds = report.timing.compile_s or 0.0
-        return f"{seconds:.1f} s of compiling, at most {limit.most:g} s allowed" if seconds > limit.most else None
+        return (
+            f"{seconds:.1f} s of compiling, at most {limit.max_number:g} s allowed"
+            if seconds > limit.max_number
+            else None
+        )
     items, noun = (report.breaks, "graph break") if name == "max_graph_breaks" else (report.recompiles, "recompile")
     number = len([item for item in items if limit.within is None or _is_within(report, item.location, limit.within)])
-    allowed = "none is allowed" if limit.most == 0 else f"at most {limit.most} allowed"
+    allowed = "none is allowed" if limit.max_number == 0 else f"at most {limit.max_number} allowed"
     where = f" within {limit.within}" if limit.within is not None else ""
-    return f"{_counted(number, noun)}{where}, {allowed}" if number > limit.most else None
+    return f"{_count_text(number, noun)}{where}, {allowed}" if number > limit.max_number else None
 
 
 def _is_unknown(report: Report, module: str) -> bool:
@@ -155,9 +163,9 @@ class GraphBreaks:
         with _capture_from_scratch() as run:
             yield
         self.report = run.report
-        problem = _unexpected(run.report, expected)
+        problem = _describe_differences(run.report, expected)
         if problem is not None:
-            pytest.fail(_failure(run.report, problem), pytrace=False)
+            pytest.fail(_failure_message(run.report, problem), pytrace=False)
 
 
 @contextlib.contextmanager
@@ -171,21 +179,23 @@ def _capture_from_scratch() -> Iterator[Run]:
         yield run
 
 
-def _unexpected(report: Report, expected: tuple[str | int, ...]) -> str | None:
+def _describe_differences(report: Report, expected: tuple[str | int, ...]) -> str | None:
     """Return the differences from the expected breaks in one line, ``None`` if there are none."""
     if expected in {(), (0,)} and _compiled_nothing(report):
         return _NOTHING_COMPILED.format(check="graph_breaks.expect()")
     if len(expected) == 1 and isinstance(expected[0], int):
-        return None if len(report.breaks) == expected[0] else f"{_counted(len(report.breaks))}, {expected[0]} expected"
-    left = list(report.breaks)
+        return (
+            None if len(report.breaks) == expected[0] else f"{_count_text(len(report.breaks))}, {expected[0]} expected"
+        )
+    unexpected = list(report.breaks)
     missing = []
     for text in map(str, expected):
-        match = next((break_ for break_ in left if _matches(break_, text)), None)
+        match = next((break_ for break_ in unexpected if _is_described_by(break_, text)), None)
         if match is None:
             missing.append(text)
         else:
-            left.remove(match)
-    problems = [f"{_counted(len(left))} not expected"] if left else []
+            unexpected.remove(match)
+    problems = [f"{_count_text(len(unexpected))} not expected"] if unexpected else []
     problems += [f"no break {text!r}" for text in missing]
     return ", ".join(problems) or None
 
@@ -195,18 +205,18 @@ def _compiled_nothing(report: Report) -> bool:
     return not report.breaks and all(frame.outcome != "compiled" for frame in report.frames)
 
 
-def _matches(break_: Break, text: str) -> bool:
+def _is_described_by(break_: Break, text: str) -> bool:
     code = break_.location.code if break_.location is not None else None
     return text in {break_.gb_id, break_.gb_type} or (
         code is not None and bool(text) and (text in code or code in text)
     )
 
 
-def _counted(number: int, noun: str = "graph break") -> str:
+def _count_text(number: int, noun: str = "graph break") -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _failure(report: Report, head: str) -> str:
+def _failure_message(report: Report, headline: str) -> str:
     from jupyter_graphbreak.results import Report as PrintableReport
 
-    return f"{head}\n{PrintableReport.of(report).to_text()}"
+    return f"{headline}\n{PrintableReport.of(report).to_text()}"

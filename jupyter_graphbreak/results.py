@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import msgspec
 
 #: The attribute of a report that holds the function that finds scripts; it is not part of the report's data.
-_REPRODUCE = "_reproduce"
+_REPRODUCE_ATTRIBUTE = "_reproduce"
 
 
 class Changes(diff.Changes, frozen=True):
@@ -156,10 +156,10 @@ class Report(schema.Report, frozen=True, dict=True):
         LookupError
             If the report has no such id.
         """
-        known = next((found for found in self.reproducers or [] if found.id == ident), None)
-        if known is not None and not redacted:
-            return Reproducer.of(known)
-        reproduce = self.__dict__.get(_REPRODUCE)
+        saved = next((found for found in self.reproducers or [] if found.id == ident), None)
+        if saved is not None and not redacted:
+            return Reproducer.of(saved)
+        reproduce = self.__dict__.get(_REPRODUCE_ATTRIBUTE)
         if reproduce is None:
             raise NotReproducedError(
                 "This report has no copies of the called functions. Use capture(entries=True), explain(...), or "
@@ -169,7 +169,7 @@ class Report(schema.Report, frozen=True, dict=True):
 
     def reproduced_by(self, reproduce: Callable[..., reproducers.Reproducer]) -> Self:
         """Let :meth:`reproducer` use a function that repeats the calls; return this report."""
-        self.__dict__[_REPRODUCE] = reproduce
+        self.__dict__[_REPRODUCE_ATTRIBUTE] = reproduce
         return self
 
     def save(self, path: str | Path) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.knowledge.known_bugs import bugs
+from jupyter_graphbreak.knowledge.known_bugs import bugs_by_subject
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.knowledge.known_bugs import KnownBug
@@ -22,7 +22,7 @@ def with_lists(text: str) -> str:
     """Replace the comments of a page that name a subject with lists of the bugs."""
     measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
     return _PLACE.sub(
-        lambda place: "\n\n".join(_entry(bug, measured.get(bug.issue, {})) for bug in bugs()[place[1]]), text
+        lambda place: "\n\n".join(_entry(bug, measured.get(bug.issue, {})) for bug in bugs_by_subject()[place[1]]), text
     )
 
 

@@ -54,7 +54,9 @@ class CallModes:
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             tuple(
-                (kind, torch.get_autocast_dtype(kind)) for kind in AUTOCAST_DEVICES if torch.is_autocast_enabled(kind)
+                (device_type, torch.get_autocast_dtype(device_type))
+                for device_type in AUTOCAST_DEVICES
+                if torch.is_autocast_enabled(device_type)
             ),
             torch.is_autocast_cache_enabled(),
             torch.get_default_dtype(),
@@ -67,10 +69,10 @@ class CallModes:
     def entered(self) -> Iterator[None]:
         """Set these modes while the context is open, then restore the previous ones."""
         dtype = torch.get_default_dtype()
-        of_subclasses: Any = torch._C._EnableTorchFunction if self.subclasses else torch._C.DisableTorchFunctionSubclass
+        subclass_mode: Any = torch._C._EnableTorchFunction if self.subclasses else torch._C.DisableTorchFunctionSubclass
         with (
             restored_functorch_depth(),
-            of_subclasses(),
+            subclass_mode(),
             _temporary_default_device(self.device),
             torch.inference_mode(self.inference),
             torch.set_grad_enabled(self.grad),
@@ -88,31 +90,34 @@ DEFAULT_MODES = CallModes(subclasses=False)
 
 
 @contextlib.contextmanager
-def _temporary_autocast(wanted: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
-    before = {kind: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in AUTOCAST_DEVICES}
+def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Iterator[None]:
+    previous = {
+        device_type: (torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type))
+        for device_type in AUTOCAST_DEVICES
+    }
     cached = torch.is_autocast_cache_enabled()
-    is_needed = bool(wanted) or any(enabled for enabled, _ in before.values())
+    is_needed = bool(dtypes) or any(enabled for enabled, _ in previous.values())
     is_changed = is_needed or cache != cached
     if is_changed:
         torch.autocast_increment_nesting()
     try:
         if is_changed:
             torch.set_autocast_cache_enabled(cache)
-        for kind, (enabled, dtype) in before.items() if is_changed else ():
-            if enabled != (kind in wanted):
-                torch.set_autocast_enabled(kind, kind in wanted)
-            if wanted.get(kind, dtype) != dtype:
-                torch.set_autocast_dtype(kind, wanted[kind])
+        for device_type, (enabled, dtype) in previous.items() if is_changed else ():
+            if enabled != (device_type in dtypes):
+                torch.set_autocast_enabled(device_type, device_type in dtypes)
+            if dtypes.get(device_type, dtype) != dtype:
+                torch.set_autocast_dtype(device_type, dtypes[device_type])
         yield
     finally:
         if is_changed and torch.autocast_decrement_nesting() == 0:
             torch.clear_autocast_cache()
         torch.set_autocast_cache_enabled(cached)
-        for kind, (enabled, dtype) in before.items():
-            if torch.is_autocast_enabled(kind) != enabled:
-                torch.set_autocast_enabled(kind, enabled)
-            if torch.get_autocast_dtype(kind) != dtype:
-                torch.set_autocast_dtype(kind, dtype)
+        for device_type, (enabled, dtype) in previous.items():
+            if torch.is_autocast_enabled(device_type) != enabled:
+                torch.set_autocast_enabled(device_type, enabled)
+            if torch.get_autocast_dtype(device_type) != dtype:
+                torch.set_autocast_dtype(device_type, dtype)
 
 
 def _default_device() -> str | None:
@@ -126,12 +131,12 @@ def _temporary_default_device(device: str | None) -> Iterator[None]:
     if _default_device() == device:
         yield
         return
-    before = default_device_state()
+    previous = default_device_state()
     torch.set_default_device(device)
     try:
         yield
     finally:
-        restore_default_device(before)
+        restore_default_device(previous)
 
 
 def functorch_depth() -> int:
@@ -148,8 +153,8 @@ def restored_functorch_depth() -> Iterator[None]:
     try:
         yield
     finally:
-        while undo is not None and (now := functorch_depth()) > depth:
+        while undo is not None and (current := functorch_depth()) > depth:
             with contextlib.suppress(RuntimeError):  # torch 2.9 raises an error after it has ended the transform
-                undo(now - 1)
-            if functorch_depth() >= now:
+                undo(current - 1)
+            if functorch_depth() >= current:
                 break

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ def without_caches() -> Iterator[None]:
     compile_fx = sys.modules["torch._inductor.compile_fx"]  # the package has a function of this name
     with (
         tempfile.TemporaryDirectory(prefix="graphbreak_", ignore_cleanup_errors=True) as folder,
-        patched_here(compile_fx, "cache_dir", lambda: folder),
+        patched_on_thread(compile_fx, "cache_dir", lambda: folder),
         config.patch(force_disable_caches=True),
     ):
         yield

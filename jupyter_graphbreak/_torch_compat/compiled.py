@@ -11,7 +11,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import patched, patched_here, replaced_result
+from jupyter_graphbreak._torch_compat.patching import patched, patched_on_thread, replaced_result
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def is_torch_compile(value: Any) -> bool:
     )  # `is`, since == on an array returns an array
 
 
-def compiling_nothing() -> contextlib.AbstractContextManager[None]:
+def disabled_torch_compile() -> contextlib.AbstractContextManager[None]:
     """Make ``torch.compile`` return its argument unchanged on this thread, while the context is open."""
-    return patched_here(sys.modules["torch"], "compile", _uncompiled)
+    return patched_on_thread(sys.modules["torch"], "compile", _uncompiled)
 
 
 def running_eagerly() -> contextlib.AbstractContextManager[None]:
@@ -45,7 +45,7 @@ def running_eagerly() -> contextlib.AbstractContextManager[None]:
     The stance ``force_eager`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_here(eval_frame, "_callback_from_stance", _no_callback)
+    return patched_on_thread(eval_frame, "_callback_from_stance", _no_callback)
 
 
 def _no_callback(_: Any) -> None:
@@ -58,7 +58,7 @@ def without_recompiling() -> contextlib.AbstractContextManager[None]:
     The stance ``eager_on_recompile`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_here(eval_frame, "_callback_from_stance", _only_cached_code)
+    return patched_on_thread(eval_frame, "_callback_from_stance", _only_cached_code)
 
 
 def _only_cached_code(_: Any) -> Literal[False]:
@@ -106,11 +106,13 @@ def given_backend(backend: Any) -> tuple[Any, dict[str, Any]]:
     registry = importlib.import_module("torch._dynamo.backends.registry")
     names = [name] if isinstance(name, str) else registry.list_backends(exclude_tags=())
     with contextlib.suppress(Exception):  # a name that is not registered
-        return next(known for known in names if registry.lookup_backend(known) is function), options
+        return next(
+            registered_name for registered_name in names if registry.lookup_backend(registered_name) is function
+        ), options
     return function, options
 
 
-class CompiledWith(NamedTuple):
+class CompileArguments(NamedTuple):
     """The arguments of ``torch.compile``.
 
     Parameters
@@ -126,19 +128,19 @@ class CompiledWith(NamedTuple):
     guard_filter: Callable[..., Any] | None = None
 
 
-def compiled_with(value: Any) -> CompiledWith | None:
+def compile_arguments(value: Any) -> CompileArguments | None:
     """Return the arguments with which a function or module was compiled; ``None`` if they are unknown."""
     torch = sys.modules.get("torch")
     if torch is not None and is_instance(value, torch.nn.Module):
         inner = value.__dict__.get("_compiled_call_impl")
-        context = getattr(value, "dynamo_ctx", None) if inner is None else _context(inner)
+        context = getattr(value, "dynamo_ctx", None) if inner is None else _compile_context(inner)
     else:
-        context = _context(attribute_of(value, "__func__", value))
+        context = _compile_context(attribute_of(value, "__func__", value))
     callback = getattr(context, "callback", None)
     backend = innermost_backend(callback)
     if not callable(backend):
         return None
-    return CompiledWith(backend, getattr(context, "_dynamic", None), guard_filter_of(callback))
+    return CompileArguments(backend, getattr(context, "_dynamic", None), guard_filter_of(callback))
 
 
 def innermost_backend(callback: Any) -> Any:
@@ -153,7 +155,7 @@ def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
     return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 
-def _context(function: Any) -> Any:
+def _compile_context(function: Any) -> Any:
     """Return the context that ``torch.compile`` made for a function, from the closure of the wrapper around it."""
     names = getattr(attribute_of(function, "__code__"), "co_freevars", ())
     cells = attribute_of(function, "__closure__") or ()
@@ -189,14 +191,14 @@ def has_cached_code(code: CodeType) -> bool:
     return bool(read(code)) if read is not None else False
 
 
-def forget(codes: Iterable[CodeType]) -> None:
+def forget_codes(codes: Iterable[CodeType]) -> None:
     """Make Dynamo forget that it compiled or skipped some code objects and their resume functions."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     for code in codes:
-        for known in (code, *resume_codes(code)):
-            forget_code(known)
-            if known in cache:
-                cache[known] = {}  # new resume functions must not depend on an earlier run
+        for compiled_code in (code, *resume_codes(code)):
+            forget_code(compiled_code)
+            if compiled_code in cache:
+                cache[compiled_code] = {}  # new resume functions must not depend on an earlier run
 
 
 def forget_code(code: CodeType) -> None:
@@ -219,7 +221,7 @@ def known_codes() -> Iterator[list[ref[CodeType]]]:
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     clear = tracker.clear
     # New references, because Dynamo's own references have callbacks.
-    known = [weakref.ref(code) for seen in tracker.seen if (code := seen()) is not None]
+    known = [weakref.ref(code) for reference in tracker.seen if (code := reference()) is not None]
 
     def clear_both() -> None:
         known.clear()
@@ -263,18 +265,18 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
     if not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield lambda: None
         return
-    counted: list[None] = []
+    counts: list[None] = []
 
     def count(compile_id: Any, *_: Any) -> Any:
-        if claim.is_here():
-            counted.append(None)
+        if claim.covers_this_thread():
+            counts.append(None)
             claim.compilations.add(
                 (getattr(compile_id, "frame_id", None), getattr(compile_id, "frame_compile_id", None))
             )
         return compile_id
 
     with replaced_result(module, "get_compile_id", count):
-        yield lambda: len(counted)
+        yield lambda: len(counts)
 
 
 #: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
@@ -297,30 +299,30 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
     """
     pending = [*_STEPS]
 
-    def follow(owner: Any, name: str) -> None:
+    def check_before(owner: Any, name: str) -> None:
         original: Any = inspect.getattr_static(owner, name)
 
         @functools.wraps(original)
         def checked(*args: Any, **kwargs: Any) -> Any:
             check()
-            follow_imported()
+            check_before_imported_steps()
             return original(*args, **kwargs)
 
-        opened.enter_context(patched_here(owner, name, checked))
+        exit_stack.enter_context(patched_on_thread(owner, name, checked))
 
-    def follow_imported() -> None:
+    def check_before_imported_steps() -> None:
         """Follow the steps in modules imported in the meantime; Inductor is imported when it is first used."""
         for step in pending[:]:
-            module, kind, name = step
+            module, class_name, name = step
             owner = sys.modules.get(module)
-            owner = owner if kind is None else getattr(owner, kind, None)
+            owner = owner if class_name is None else getattr(owner, class_name, None)
             if hasattr(owner, name):
                 pending.remove(step)
-                follow(owner, name)
+                check_before(owner, name)
 
     importlib.import_module("torch._dynamo.convert_frame")
-    with contextlib.ExitStack() as opened:
-        follow_imported()
+    with contextlib.ExitStack() as exit_stack:
+        check_before_imported_steps()
         yield
 
 
@@ -333,17 +335,17 @@ class CompilationCounts(NamedTuple):
     given_up: int
 
     def __sub__(self, earlier: CompilationCounts) -> CompilationCounts:
-        return CompilationCounts(*(now - before for now, before in zip(self, earlier, strict=True)))
+        return CompilationCounts(*(later - earlier_count for later, earlier_count in zip(self, earlier, strict=True)))
 
 
 def compilation_counts() -> CompilationCounts:
     """Return Dynamo's counts so far."""
     counters = importlib.import_module("torch._dynamo.utils").counters
     # Dynamo counts a frame that it did not need to compile, such as one without tensors, as "ok".
-    begun = importlib.import_module("torch._dynamo.convert_frame").FRAME_COMPILE_COUNTER
+    compilations = importlib.import_module("torch._dynamo.convert_frame").FRAME_COMPILE_COUNTER
     given_up = counters["frames"]["total"] - counters["frames"]["ok"]
     return CompilationCounts(
-        sum(begun.values()) - given_up,
+        sum(compilations.values()) - given_up,
         counters["stats"]["unique_graphs"],
         sum(counters["graph_break"].values()),
         given_up,

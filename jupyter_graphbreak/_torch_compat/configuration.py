@@ -11,7 +11,7 @@ import warnings
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import redirected_here, replaced_result, report_to_run
+from jupyter_graphbreak._torch_compat.patching import redirected_on_thread, replaced_result, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import package_paths
@@ -41,9 +41,9 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
     entries = getattr(config, "_config", {})
     values: dict[str, Any] = {}
     defaults: list[str] = []
-    for name, now in getattr(config, "get_config_copy", dict)().items():
-        ours, before = _our_settings.get(name, (None, None))
-        value = before if name in _our_settings and now == ours else now
+    for name, current in getattr(config, "get_config_copy", dict)().items():
+        temporary, previous = _our_settings.get(name, (None, None))
+        value = previous if name in _our_settings and current == temporary else current
         if name.startswith("_") or not isinstance(value, bool | int | float | str | type(None)):
             continue
         # Not config._is_default, which ignores that a setting was set back to its default.
@@ -59,17 +59,17 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
 def _patched_settings(**settings: Any) -> Iterator[None]:
     """Change settings of Dynamo while the context is open; values that the code sets in the meantime are kept."""
     config = importlib.import_module("torch._dynamo.config")
-    before = {name: getattr(config, name) for name in settings if hasattr(config, name)}
-    ours = {name: (settings[name], value) for name, value in before.items() if name not in _our_settings}
+    previous = {name: getattr(config, name) for name in settings if hasattr(config, name)}
+    temporary = {name: (settings[name], value) for name, value in previous.items() if name not in _our_settings}
     try:
-        for name in before:
+        for name in previous:
             setattr(config, name, settings[name])
-        _our_settings.update(ours)
+        _our_settings.update(temporary)
         yield
     finally:
-        for name in ours:
+        for name in temporary:
             _our_settings.pop(name, None)
-        for name, value in before.items():
+        for name, value in previous.items():
             if getattr(config, name) == settings[name]:
                 setattr(config, name, value)
 
@@ -119,7 +119,7 @@ def ignore_set_logs() -> None:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def hidden_compiler_logs() -> Iterator[None]:
     """Hide log messages about compilation on this thread; the structured trace continues."""
     loggers = [log for log in logging.root.manager.loggerDict.values() if isinstance(log, logging.Logger)]
     handlers = {
@@ -134,22 +134,22 @@ def quiet() -> Iterator[None]:
     def is_shown(record: logging.LogRecord) -> bool:
         return get_ident() != thread or not record.name.startswith(_COMPILER_LOGGERS)
 
-    shown = with_fallback("reading logs", is_shown, lambda _: get_ident() != thread, report_to_run)
+    log_filter = with_fallback("reading logs", is_shown, lambda _: get_ident() != thread, report_to_run)
     for handler in handlers:
-        handler.addFilter(shown)
+        handler.addFilter(log_filter)
     try:
         with _restore_warn_once_caches():
             yield
     finally:
         for handler in handlers:
-            handler.removeFilter(shown)
+            handler.removeFilter(log_filter)
 
 
 @contextlib.contextmanager
 def _restore_warn_once_caches() -> Iterator[None]:
     """Restore PyTorch's warn-once caches when the context ends, so that its messages appear again."""
     warned: Any = getattr(sys.modules.get("torch._dynamo.utils"), "warn_once_cache", None)
-    before = set(warned) if isinstance(warned, set) else None
+    warned_before = set(warned) if isinstance(warned, set) else None
     tensors = getattr(sys.modules.get("torch._dynamo.variables.tensor"), "TensorVariable", None)
     cached: list[Any] = [
         getattr(tensors, "_warn_capture_scalar_outputs", None),
@@ -159,8 +159,8 @@ def _restore_warn_once_caches() -> Iterator[None]:
     try:
         yield
     finally:
-        if before is not None:
-            warned.intersection_update(before)
+        if warned_before is not None:
+            warned.intersection_update(warned_before)
         for cache in unused:
             cache.cache_clear()
 
@@ -168,13 +168,13 @@ def _restore_warn_once_caches() -> Iterator[None]:
 @contextlib.contextmanager
 def uncompiled_output() -> Iterator[None]:
     """Hide log messages and warnings about compilation, since the report has them; keep NumPy's random numbers."""
-    with quiet(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
+    with hidden_compiler_logs(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
         yield
 
 
-_COMPILING = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
-_OPERATORS = "torch._ops"
-_COMPILER_FOLDERS = tuple(f"{name.replace('.', '/')}/" for name in _COMPILING)
+_COMPILER_MODULES = ("torch._dynamo", "torch._functorch", "torch._inductor", "torch._subclasses")
+_OPERATOR_MODULE = "torch._ops"
+_COMPILER_FOLDERS = tuple(f"{name.replace('.', '/')}/" for name in _COMPILER_MODULES)
 
 
 def disable_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -197,10 +197,10 @@ def _hidden_compiler_warnings() -> Iterator[None]:
     registries = {
         name: dict(getattr(module, "__warningregistry__", {}))
         for name, module in sys.modules.copy().items()
-        if name.startswith((*_COMPILING, _OPERATORS))
+        if name.startswith((*_COMPILER_MODULES, _OPERATOR_MODULE))
     }
     # From PyTorch 2.15 on, graphs call operators through this module; within the context, tracing calls them.
-    operators = getattr(sys.modules.get(_OPERATORS), "__file__", None)
+    operators = getattr(sys.modules.get(_OPERATOR_MODULE), "__file__", None)
 
     @disable_dynamo
     def drop_compiler_warnings(message: Any) -> Any:
@@ -208,14 +208,14 @@ def _hidden_compiler_warnings() -> Iterator[None]:
         return (_do_nothing, (), {}) if is_hidden else None
 
     try:
-        with redirected_here(warnings, "_showwarnmsg", drop_compiler_warnings):
+        with redirected_on_thread(warnings, "_showwarnmsg", drop_compiler_warnings):
             yield
     finally:
         for name, registry in registries.items():
-            now = getattr(sys.modules.get(name), "__warningregistry__", None)
-            if now is not None:
-                now.clear()
-                now.update(registry)
+            current = getattr(sys.modules.get(name), "__warningregistry__", None)
+            if current is not None:
+                current.clear()
+                current.update(registry)
 
 
 def _do_nothing() -> None:
@@ -238,7 +238,7 @@ def eager_random_numbers() -> contextlib.AbstractContextManager[Any]:
     return patch
 
 
-def remember_generators() -> Callable[[], None]:
+def save_generator_states() -> Callable[[], None]:
     """Return a function that restores the current states of PyTorch's random generators.
 
     The states on CUDA are read only if it is initialized: reading them would initialize it.
@@ -266,11 +266,11 @@ def why_compile_is_disabled() -> str:
 
     ``torch._dynamo.eval_frame`` checks the same settings: the switch and the stance.
     """
-    off = "torch.compile is switched off ({}): nothing is compiled."
+    sentence = "torch.compile is switched off ({}): nothing is compiled."
     if getattr(importlib.import_module("torch._dynamo.config"), "disable", False):
-        return off.format("TORCH_COMPILE_DISABLE=1, or torch._dynamo.config.disable")
+        return sentence.format("TORCH_COMPILE_DISABLE=1, or torch._dynamo.config.disable")
     if os.environ.get("TORCHDYNAMO_DISABLE") == "1":
-        return off.format("TORCHDYNAMO_DISABLE=1")
+        return sentence.format("TORCHDYNAMO_DISABLE=1")
     if (current := stance()) == "default":
         return ""
     effect = "nothing is compiled" if current == "force_eager" else "it decides what is compiled"
@@ -292,12 +292,12 @@ def forced_backend(backend: str | Callable[..., Any] | None) -> Iterator[str]:
         return
     frames = importlib.import_module("torch._dynamo.eval_frame")
     catch_errors_wrapper = importlib.import_module("torch._dynamo.convert_frame").catch_errors_wrapper
-    compiler, is_here = frames.get_compiler_fn(backend), current_run_check()
+    compiler, is_in_run = frames.get_compiler_fn(backend), current_run_check()
 
     def with_backend(result: Any, callback: Any) -> Any:
         if callback in {None, False} or frames._stance.stance != "default" or frames._stance.backend is not None:
             return result  # nothing is compiled, or the code has set a stance
-        if not is_here():
+        if not is_in_run():
             return result
         # Unlike a stance with a backend, this keeps fullgraph=True and does not affect other threads.
         clone = getattr(callback._torchdynamo_orig_backend, "_clone_with_backend", None)
@@ -324,20 +324,20 @@ def applied_settings(settings: Mapping[str, Any]) -> Iterator[None]:
     LookupError
         If this PyTorch has no such setting, or there is no such function.
     """
-    before: list[tuple[Any, str, Any]] = []
+    replaced: list[tuple[Any, str, Any]] = []
     try:
         for dotted, value in settings.items():
-            home, _, name = dotted.rpartition(".")
-            module = importlib.import_module(home)
+            module_name, _, name = dotted.rpartition(".")
+            module = importlib.import_module(module_name)
             if not hasattr(module, name):
                 raise LookupError(f"this PyTorch has no setting {dotted}")
             old = getattr(module, name)
             new = type(old)([*old, *map(named_object, value)]) if isinstance(value, list) else value
-            before.append((module, name, old))
+            replaced.append((module, name, old))
             setattr(module, name, new)
         yield
     finally:
-        for module, name, old in reversed(before):
+        for module, name, old in reversed(replaced):
             setattr(module, name, old)
 
 

@@ -18,14 +18,14 @@ def default_device(device: str | None) -> Iterator[None]:
         return
     import torch
 
-    before = default_device_state()
+    previous = default_device_state()
     torch.set_default_device(device)
-    ours = default_device_state()[0]
+    own_context = default_device_state()[0]
     try:
         yield
     finally:
-        if default_device_state()[0] is ours:
-            restore_default_device(before)
+        if default_device_state()[0] is own_context:
+            restore_default_device(previous)
 
 
 def default_device_state() -> tuple[Any, bool]:
@@ -37,11 +37,11 @@ def default_device_state() -> tuple[Any, bool]:
     return getattr(importlib.import_module("torch.utils._device"), "CURRENT_DEVICE", None), was_unset
 
 
-def restore_default_device(before: tuple[Any, bool]) -> None:
+def restore_default_device(state: tuple[Any, bool]) -> None:
     """Restore the state that :func:`default_device_state` returned."""
     import torch
 
-    device, was_unset = before
+    device, was_unset = state
     torch.set_default_device(device)
     context: Any = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     if was_unset and getattr(context, "device_context", ...) is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.cold_caches import without_caches
 from jupyter_graphbreak._torch_compat.partitions import stack_of
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here
+from jupyter_graphbreak._torch_compat.patching import observed_on_thread, patched_on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,44 +74,44 @@ def unfused_pairs(compile_: Callable[[], object]) -> list[UnfusedPair]:
     def note_reason(_: None, why: Any, reason: str, *args: Any) -> None:
         reasons[why.name1, why.name2] = reason % args if args else reason
 
-    def end(scheduled: Any, *_: Any, **__: Any) -> None:
-        pairs.extend(_pairs(scheduled.nodes, reasons, scheduler.ExternKernelSchedulerNode))
+    def stop_before_codegen(scheduled: Any, *_: Any, **__: Any) -> None:
+        pairs.extend(_dependent_pairs(scheduled.nodes, reasons, scheduler.ExternKernelSchedulerNode))
         raise _ScheduledError
 
     with (
         without_caches(),
-        followed_here(scheduler.WhyNoFuse, "__call__", note_reason),
-        patched_here(scheduler.Scheduler, "codegen", end),
+        observed_on_thread(scheduler.WhyNoFuse, "__call__", note_reason),
+        patched_on_thread(scheduler.Scheduler, "codegen", stop_before_codegen),
         contextlib.suppress(_ScheduledError),
     ):
         compile_()
     return pairs
 
 
-def _pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
+def _dependent_pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], extern: type) -> Iterator[UnfusedPair]:
     """Yield each pair of kernels of which the second uses results of the first."""
     writers: dict[str, Any] = {}
     for node in nodes:
         reads = {dep.name: dep for dep in node.read_writes.reads}
         for first in dict.fromkeys(writers[name] for name in reads if name in writers):
-            passed = {dep.name for dep in first.read_writes.writes} & reads.keys()
-            shared = passed | ({dep.name for dep in first.read_writes.reads} & reads.keys())
+            passed_names = {dep.name for dep in first.read_writes.writes} & reads.keys()
+            shared_names = passed_names | ({dep.name for dep in first.read_writes.reads} & reads.keys())
             yield UnfusedPair(
-                _kernel(_part(first, passed, "writes"), extern),
-                _kernel(_part(node, passed, "reads"), extern),
-                sum(int(reads[name].numbytes_hint()) for name in shared),
+                _kernel_of(_part_with_buffer(first, passed_names, "writes"), extern),
+                _kernel_of(_part_with_buffer(node, passed_names, "reads"), extern),
+                sum(int(reads[name].numbytes_hint()) for name in shared_names),
                 reasons.get((first.get_name(), node.get_name()), ""),
             )
         writers.update({dep.name: node for dep in node.read_writes.writes})
 
 
-def _part(node: Any, names: set[str], kind: str) -> Any:
+def _part_with_buffer(node: Any, names: set[str], direction: str) -> Any:
     """Return the part of a fused kernel that writes or reads a buffer."""
-    parts = (part for part in node.get_nodes() if names & {dep.name for dep in getattr(part.read_writes, kind)})
+    parts = (part for part in node.get_nodes() if names & {dep.name for dep in getattr(part.read_writes, direction)})
     return next(parts, node)
 
 
-def _kernel(node: Any, extern: type) -> Kernel:
+def _kernel_of(node: Any, extern: type) -> Kernel:
     computed = node.node
     origins = sorted(getattr(computed, "origins", ()), key=lambda origin: str(origin.name))
     main = getattr(computed, "origin_node", None) or next(iter(origins), None)

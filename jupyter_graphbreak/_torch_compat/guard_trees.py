@@ -8,7 +8,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.patching import followed_here
+from jupyter_graphbreak._torch_compat.patching import observed_on_thread
 from jupyter_graphbreak._torch_compat.structured_trace import envelope
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -66,17 +66,17 @@ def collected_guards() -> Iterator[list[FrameGuards]]:
     They refer to the local variables of the frames.
     """
     frames: list[FrameGuards] = []
-    manager: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager is None:  # not in this PyTorch
+    manager_class: Any = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
+    if manager_class is None:  # not in this PyTorch
         yield frames
         return
 
-    def after(_: None, created: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
+    def collect(_: None, created: Any, code: Any, graph: Any, *__: Any, **___: Any) -> None:
         del code
         with contextlib.suppress(AttributeError):  # not in this PyTorch
             frames.append(_frame_guards(created.guard_manager, graph))
 
-    with followed_here(manager, "__init__", after):
+    with observed_on_thread(manager_class, "__init__", collect):
         yield frames
 
 
@@ -91,25 +91,25 @@ def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
     return FrameGuards(
         f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}",
         functools.partial(guards.root.check, graph.local_scope),
-        functools.partial(_node, guards.root, graph.local_scope, scope),
+        functools.partial(_guard_node, guards.root, graph.local_scope, scope),
         stacks,
     )
 
 
-def _node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
+def _guard_node(manager: Any, value: Any, scope: dict[str, Any]) -> GuardNode:
     guards: list[tuple[str, Callable[[], object] | None]] = []
     for leaf in manager.get_leaf_guards():
-        is_known = callable(leaf) and value is not _MISSING
+        can_be_checked = callable(leaf) and value is not _MISSING
         code = next(iter(leaf.verbose_code_parts()), type(leaf).__name__)
-        guards.append((code, functools.partial(leaf, value) if is_known else None))
+        guards.append((code, functools.partial(leaf, value) if can_be_checked else None))
     children = []
     # PyTorch does not recheck objects that are reached through unchanged dicts of modules.
     if not getattr(manager, "is_tag_safe_root", bool)():
-        children = [_node(child, _value_of(child, scope), scope) for child in _managers(manager)]
+        children = [_guard_node(child, _value_of(child, scope), scope) for child in _child_managers(manager)]
     return GuardNode(manager.get_source(), guards, children)
 
 
-def _managers(manager: Any) -> list[Any]:
+def _child_managers(manager: Any) -> list[Any]:
     """Return the managers of the objects reached through an object; for a dict, of keys and values in turn."""
     pairs: dict[int, tuple[Any, Any]] = getattr(manager, "get_key_value_managers", dict)()
     managers = [part for pair in pairs.values() for part in pair if part is not None]

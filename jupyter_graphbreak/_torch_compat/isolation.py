@@ -12,7 +12,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import suppressed_errors, uncompiled_output
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import patched_here, prepared_here, report_to_run
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread, prepared_on_thread, report_to_run
 from jupyter_graphbreak._torch_compat.separate_cache import ThreadCompilations, removed_globals, restored_counters
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def isolated_compilation() -> Iterator[None]:
     other threads compile in the meantime is not affected.
     """
     compiled = ThreadCompilations()
-    with restored_counters(), while_converting(compiled.converting), removed_globals():
+    with restored_counters(), while_converting(compiled.isolated_conversion), removed_globals():
         try:
             yield
         finally:
@@ -51,7 +51,7 @@ def _removed_static_marks() -> Iterator[None]:
             if _STATIC_MARK not in vars(tensor):
                 undo.callback(vars(tensor).pop, _STATIC_MARK, None)
 
-        with prepared_here(decorators, "mark_static_address", mark_until_end):
+        with prepared_on_thread(decorators, "mark_static_address", mark_until_end):
             yield
 
 
@@ -82,7 +82,7 @@ def break_at_live_generators() -> Iterator[None]:
             hints=["Consume the generator before the break, for example with list(...)."],
         )
 
-    with patched_here(variable, "reconstruct", reconstruct):
+    with patched_on_thread(variable, "reconstruct", reconstruct):
         yield
 
 
@@ -133,7 +133,7 @@ def readable_new_globals() -> Iterator[bool]:
         for tracer in tracers:
             original = vars(tracer).get("_load_global") if tracer is not None else None
             if original is not None:
-                stack.enter_context(patched_here(tracer, "_load_global", _load_new_globals(original)))
+                stack.enter_context(patched_on_thread(tracer, "_load_global", _load_new_globals(original)))
                 possible = True
         yield possible
 

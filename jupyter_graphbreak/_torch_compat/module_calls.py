@@ -50,12 +50,12 @@ def callable_of(wrapper: FrameType) -> Any:
     return call.__self__ if is_instance(call, types.MethodType) else call
 
 
-def compiled_callers(frame: FrameType | None) -> Iterator[int]:
+def enclosing_callable_ids(frame: FrameType | None) -> Iterator[int]:
     """Return the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
-    return (id(callable_of(wrapper)) for wrapper in compiled_calls_around(frame))
+    return (id(callable_of(wrapper)) for wrapper in enclosing_compiled_calls(frame))
 
 
-def compiled_calls_around(frame: FrameType | None) -> Iterator[FrameType]:
+def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
     """Yield the frames of Dynamo's wrapper through which compiled functions were called, the innermost first."""
     while frame is not None:
         if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
@@ -72,7 +72,7 @@ class TraceableCallables:
 
     def __init__(self) -> None:
         self._codes: dict[int, tuple[Callable[[], Any], types.CodeType | None]] = {}
-        self._always = contextlib.ExitStack()
+        self._undo_stack = contextlib.ExitStack()
 
     def traceable(self, call: Callable[..., Any], target: Any) -> Callable[..., Any]:
         """Return a function that runs a callable in a frame that Dynamo compiles.
@@ -83,13 +83,13 @@ class TraceableCallables:
             The object with the frame: the module that ``call`` is bound to, or ``call``.
         """
         anchor = target.__func__ if is_instance(target, types.MethodType) else target
-        known = self._codes.get(id(anchor))
-        if known is None or known[0]() is not anchor:
-            known = self._find_code(call, target, anchor)
-        code = known[1]
+        entry = self._codes.get(id(anchor))
+        if entry is None or entry[0]() is not anchor:
+            entry = self._find_code(call, target, anchor)
+        code = entry[1]
         if code is None:
             return call
-        return types.FunctionType(code, vars(_external()), "inner", None, (types.CellType(target),))
+        return types.FunctionType(code, vars(_external_utils()), "inner", None, (types.CellType(target),))
 
     def _find_code(
         self, call: Callable[..., Any], target: Any, anchor: Any
@@ -104,34 +104,34 @@ class TraceableCallables:
         template = _frame_code()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
         with contextlib.suppress(TypeError):  # without a weak reference, repeated for each call
-            known = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
-            self._codes[id(anchor)] = known
-            return known
+            entry = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
+            self._codes[id(anchor)] = entry
+            return entry
         return (lambda: None), code
 
     def _compile_always(self, code: types.CodeType) -> None:
         """Make Dynamo compile code although no argument is a tensor, as for the argument of ``torch.compile``."""
-        always = importlib.import_module("torch._dynamo.eval_frame").always_optimize_code_objects
-        if code not in always:
-            always[code] = True
-            self._always.callback(getattr(always, "_remove_id", id), id(code))
+        always_compiled = importlib.import_module("torch._dynamo.eval_frame").always_optimize_code_objects
+        if code not in always_compiled:
+            always_compiled[code] = True
+            self._undo_stack.callback(getattr(always_compiled, "_remove_id", id), id(code))
 
     def close(self) -> None:
         """Undo the changes that :meth:`traceable` made in Dynamo."""
-        self._always.close()
+        self._undo_stack.close()
 
     def _forget(self, number: int, _: object) -> None:
         self._codes.pop(number, None)
 
 
 @functools.cache
-def _external() -> types.ModuleType:
+def _external_utils() -> types.ModuleType:
     return importlib.import_module("torch._dynamo.external_utils")
 
 
 @functools.cache
 def _frame_code() -> types.CodeType:
-    code: types.CodeType = _external().wrap_inline(lambda: None).__code__
+    code: types.CodeType = _external_utils().wrap_inline(lambda: None).__code__
     return code
 
 
@@ -216,14 +216,14 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
         try:
             return substitute.function(*substitute.args, **substitute.kwargs)
         except BaseException as error:
-            instead = None
+            replacement = None
             if error.__traceback__ is not None:
                 error.__traceback__ = error.__traceback__.tb_next
             try:
-                instead = substitute.failed(error)
+                replacement = substitute.failed(error)
             except Exception as fault:  # noqa: BLE001 - as above
                 report_to_run("hiding the frames of the compiler", fault)
-            if instead is None:
+            if replacement is None:
                 raise
         finally:
             try:
@@ -231,9 +231,11 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
             except Exception as fault:  # noqa: BLE001 - as above
                 report_to_run("ending a compiled call", fault)
         try:
-            raise instead  # noqa: TRY301 - outside the handler, to avoid chaining
+            raise replacement  # noqa: TRY301 - outside the handler, to avoid chaining
         except BaseException:
-            instead.__traceback__ = instead.__traceback__.tb_next if instead.__traceback__ is not None else None
+            replacement.__traceback__ = (
+                replacement.__traceback__.tb_next if replacement.__traceback__ is not None else None
+            )
             raise
 
     _skip_code()(_code_of(__call__))
@@ -267,7 +269,7 @@ def intercepted_module_calls(
         or that are under a ``TorchDispatchMode``, where Dynamo compiles nothing.
     """
     original = torch.nn.Module.__call__
-    is_here = current_run_check()
+    is_in_run = current_run_check()
 
     def plan(module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         reason = why_not_compiled(module)
@@ -277,7 +279,7 @@ def intercepted_module_calls(
         return on_call(module, types.MethodType(original, module), args, kwargs)
 
     def on_other_thread(module: torch.nn.Module, *_: Any, **__: Any) -> None:
-        if is_here():
+        if is_in_run():
             state.reasons_not_compiled.setdefault(type(module).__name__, "a different thread called it")
 
     __call__ = functools.update_wrapper(interposed(original, state, plan, on_other_thread), original)
@@ -285,7 +287,9 @@ def intercepted_module_calls(
     with contextlib.ExitStack() as stack:
         with compiling:  # no thread may be compiling with the original in place
             stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
-            stack.enter_context(while_converting(lambda _: _original_module_call(original, __call__), everywhere=True))
+            stack.enter_context(
+                while_converting(lambda _: _original_module_call(original, __call__), includes_other_threads=True)
+            )
         try:
             yield
         finally:
@@ -368,7 +372,9 @@ def is_traced() -> bool:
 
 @contextlib.contextmanager
 def while_converting(
-    make: Callable[[types.CodeType], AbstractContextManager[Any] | None], *, everywhere: bool = False
+    make_context: Callable[[types.CodeType], AbstractContextManager[Any] | None],
+    *,
+    includes_other_threads: bool = False,
 ) -> Iterator[None]:
     """Enter a context around each conversion of a frame by Dynamo on this thread.
 
@@ -376,9 +382,9 @@ def while_converting(
 
     Parameters
     ----------
-    make : callable
+    make_context : callable
         Returns the context for the code of a frame; ``None`` if the frame is to run uncompiled.
-    everywhere : bool
+    includes_other_threads : bool
         Whether to include other threads.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
@@ -386,17 +392,21 @@ def while_converting(
     converting = threading.local()
     thread, is_open, get_ident = threading.get_ident(), [True], threading.get_ident
 
-    def wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+    def with_context(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def convert(self: Any, *args: Any, **kwargs: Any) -> Any:
             if "skip" in kwargs:  # the number of frames that Dynamo omits from recorded stacks
                 kwargs["skip"] += 1
-            if not is_open or getattr(converting, "active", False) or not (everywhere or get_ident() == thread):
+            if (
+                not is_open
+                or getattr(converting, "active", False)
+                or not (includes_other_threads or get_ident() == thread)
+            ):
                 return original(self, *args, **kwargs)
             converting.active = True
             try:
                 try:
-                    context = make(args[0].f_code)
+                    context = make_context(args[0].f_code)
                     if context is None:
                         return skipped()
                     context.__enter__()
@@ -418,7 +428,7 @@ def while_converting(
     try:
         with contextlib.ExitStack() as stack:
             for converter in (module.ConvertFrame, module.ConvertFrameAssert):
-                stack.enter_context(patched(converter, "__call__", wrapped(vars(converter)["__call__"])))
+                stack.enter_context(patched(converter, "__call__", with_context(vars(converter)["__call__"])))
             yield
     finally:
         is_open.clear()

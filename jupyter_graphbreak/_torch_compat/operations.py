@@ -34,12 +34,12 @@ def custom_operator(value: Any) -> tuple[Any, Any] | None:
     return value._init_fn, getattr(value, "_abstract_fn", None)
 
 
-class OperationCounter(TorchDispatchMode):
+class OperationListener(TorchDispatchMode):
     """Calls a function for each operation on this thread, except those of backward passes."""
 
-    def __init__(self, count: Callable[[], None]) -> None:
+    def __init__(self, on_operation: Callable[[], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._count = count
+        self._count = on_operation
         self._task = importlib.import_module("torch._C")._current_graph_task_id
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -64,14 +64,14 @@ class Allocations(TorchDispatchMode, Generic[_T]):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = {reference.cdata for reference, _ in _storages((args, kwargs))}
+        argument_storages = {reference.cdata for reference, _ in _storages((args, kwargs))}
         for reference, nbytes in _storages(result):
-            known = self._noted.get(reference.cdata)
-            if reference.cdata not in given and (known is None or known[0].expired()):
+            noted = self._noted.get(reference.cdata)
+            if reference.cdata not in argument_storages and (noted is None or noted[0].expired()):
                 self._noted[reference.cdata] = reference, self._describe(), nbytes
         return result
 
-    def living(self) -> list[tuple[_T, int]]:
+    def live_allocations(self) -> list[tuple[_T, int]]:
         """Return the values stored for memory that is not yet freed, each with the number of bytes."""
         return [(noted, nbytes) for reference, noted, nbytes in self._noted.values() if not reference.expired()]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 from jupyter_graphbreak.records.records import read_stack
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import StackEntry
 
-_PARTITION = "min_cut_rematerialization_partition"
+_PARTITION_FUNCTION = "min_cut_rematerialization_partition"
 #: The modules in which backends look up the function that divides a graph into forward and backward pass.
 _PARTITION_USERS = ("torch._inductor.compile_fx", "torch._dynamo.backends.debugging")
 #: The backends that divide graphs with this function.
-_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
+_PARTITIONING_BACKENDS = frozenset({"inductor", "aot_eager", "aot_eager_decomp_partition"})
 
 
 @dataclass(frozen=True)
@@ -64,38 +64,42 @@ def saved_tensors(
     list or None
         ``None`` if the backend divides graphs in its own way, or if there is no backward pass.
     """
-    if name not in _BACKENDS:
+    if name not in _PARTITIONING_BACKENDS:
         return None
-    found: list[SavedTensor] = []
+    tensors: list[SavedTensor] = []
 
     def partition(*args: Any, **kwargs: Any) -> Any:
         forward, backward = original(*args, **kwargs)
-        found.extend(_saved(forward, backward, kwargs["num_fwd_outputs"]))
+        tensors.extend(_saved_for_backward(forward, backward, kwargs["num_fwd_outputs"]))
         raise _PartitionedError
 
-    original = getattr(importlib.import_module("functorch.compile"), _PARTITION)
-    with contextlib.ExitStack() as opened:
-        for user in _PARTITION_USERS:
-            opened.enter_context(patched_here(importlib.import_module(user), _PARTITION, partition))
+    original = getattr(importlib.import_module("functorch.compile"), _PARTITION_FUNCTION)
+    with contextlib.ExitStack() as exit_stack:
+        for module_name in _PARTITION_USERS:
+            exit_stack.enter_context(
+                patched_on_thread(importlib.import_module(module_name), _PARTITION_FUNCTION, partition)
+            )
         config: Any = importlib.import_module("torch._functorch.config")
-        opened.enter_context(config.patch(enable_autograd_cache=False))
+        exit_stack.enter_context(config.patch(enable_autograd_cache=False))
         try:
             backend(module, list(inputs))
         except _PartitionedError:
-            return found
+            return tensors
     return None
 
 
-def _saved(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, results: int) -> list[SavedTensor]:
+def _saved_for_backward(
+    forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, result_count: int
+) -> list[SavedTensor]:
     """Return the tensors among the outputs of a forward graph that are there only for the backward graph."""
     (output,) = (node for node in forward.graph.nodes if node.op == "output")
-    needed = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
+    backward_inputs = {node.name: node for node in backward.graph.nodes if node.op == "placeholder"}
     order = {node: number for number, node in enumerate(backward.graph.nodes)}
     saved = []
-    for node in output.args[0][results:]:
+    for node in output.args[0][result_count:]:
         value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
         if isinstance(value, torch.Tensor):
-            users = sorted(getattr(needed.get(node.name), "users", ()), key=lambda user: -order[user])
+            users = sorted(getattr(backward_inputs.get(node.name), "users", ()), key=lambda user: -order[user])
             stacks = (stack_of(user) for user in (*users, node))  # the backward pass begins with the last operation
             saved.append(
                 SavedTensor(tuple(map(int, value.shape)), value.dtype, next((stack for stack in stacks if stack), ()))

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 _MISSING = object()
 #: The function below each replacement whose context ended while a later replacement was still on top of it, by the
 #: address of the replacement. Contexts on several threads end in any order.
-_below: dict[int, tuple[Any, Any]] = {}
+_replaced_functions: dict[int, tuple[Any, Any]] = {}
 _lock = threading.RLock()
 
 
-def report_to_run(what: str, fault: Exception) -> None:
+def report_to_run(activity: str, fault: Exception) -> None:
     """Report an internal error to the run that the calling thread works for; never raise."""
     if isinstance(fault, RecursionError):  # the program's own recursion is near its limit
         return
-    faults.report_fault(what, fault, note_fault)
+    faults.report_fault(activity, fault, note_fault)
 
 
 @contextlib.contextmanager
@@ -42,34 +42,34 @@ def patched(owner: Any, name: str, replacement: Any) -> Iterator[None]:
     Contexts may end in any order. An inherited attribute is inherited again afterwards.
     """
     inspect.getattr_static(owner, name)  # fails if the attribute is missing
-    below = vars(owner).get(name, _MISSING)
+    previous = vars(owner).get(name, _MISSING)
     try:
         with _lock:
-            below = vars(owner).get(name, _MISSING)
+            previous = vars(owner).get(name, _MISSING)
             setattr(owner, name, replacement)
         yield
     finally:
         with _lock:
             if vars(owner).get(name) is replacement:
-                while id(below) in _below:  # replacements whose context has ended
-                    below = _below.pop(id(below))[1]
-                if below is _MISSING:
+                while id(previous) in _replaced_functions:  # replacements whose context has ended
+                    previous = _replaced_functions.pop(id(previous))[1]
+                if previous is _MISSING:
                     delattr(owner, name)
                 else:
-                    setattr(owner, name, below)
+                    setattr(owner, name, previous)
             else:  # a later replacement calls this one, which is removed when the later one ends
-                _below[id(replacement)] = replacement, below
+                _replaced_functions[id(replacement)] = replacement, previous
 
 
 def active_function(function: Any) -> Any:
     """Return the function itself, or the one that it replaced if its context has ended."""
-    while id(function) in _below:
-        function = _below[id(function)][1]
+    while id(function) in _replaced_functions:
+        function = _replaced_functions[id(function)][1]
     return function
 
 
 @contextlib.contextmanager
-def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
+def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
     """Redirect calls of a function on the thread that opens the context, while it is open.
 
     Other threads call the original, and so does this thread if the plan fails.
@@ -81,18 +81,18 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
         instead, or ``None`` for the original. It must not call user code.
     """
     static = inspect.getattr_static(owner, name)
-    original = _function(static)
+    original = _underlying_function(static)
     thread, is_open = get_ident(), [True]
 
     @functools.wraps(original)
     def dispatch(*args: Any, **kwargs: Any) -> Any:
-        chosen = None
+        redirection = None
         try:
             if is_open and get_ident() == thread:
-                chosen = plan(*args, **kwargs)
+                redirection = plan(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - see the module
             report_to_run(f"following calls of `{name}`", fault)
-        function, args, kwargs = chosen or (original, args, kwargs)
+        function, args, kwargs = redirection or (original, args, kwargs)
         return function(*args, **kwargs)
 
     with patched(owner, name, _with_same_binding(static, dispatch)):
@@ -102,40 +102,40 @@ def redirected_here(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator
             is_open.clear()
 
 
-def patched_here(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
+def patched_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
     """Replace a function for the thread that opens the context, while it is open; other threads call the original.
 
-    An error in the replacement is raised; use :func:`followed_here` to only observe calls.
+    An error in the replacement is raised; use :func:`observed_on_thread` to only observe calls.
     """
-    return redirected_here(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
+    return redirected_on_thread(owner, name, lambda *args, **kwargs: (replacement, args, kwargs))
 
 
-def followed_here(owner: Any, name: str, after: Callable[..., None]) -> AbstractContextManager[None]:
+def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) -> AbstractContextManager[None]:
     """Observe calls of a function on the thread that opens the context, while it is open.
 
     Parameters
     ----------
-    after : callable
+    on_result : callable
         Receives the result of a call, and its arguments.
     """
-    original = _function(inspect.getattr_static(owner, name))
+    original = _underlying_function(inspect.getattr_static(owner, name))
 
     def plan(*args: Any, **kwargs: Any) -> Any:
         def follow() -> Any:
             result = original(*args, **kwargs)
             try:
-                after(result, *args, **kwargs)
+                on_result(result, *args, **kwargs)
             except Exception as fault:  # noqa: BLE001 - see the module
                 report_to_run(f"following calls of `{name}`", fault)
             return result
 
         return follow, (), {}
 
-    return redirected_here(owner, name, plan)
+    return redirected_on_thread(owner, name, plan)
 
 
 @contextlib.contextmanager
-def prepared_here(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
+def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
     """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
 
     If preparing fails, Dynamo gives up the frame that it compiles and the function is not called, because its changes
@@ -194,7 +194,7 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
             is_open.clear()
 
 
-def _function(static: Any) -> Any:
+def _underlying_function(static: Any) -> Any:
     return static.__func__ if isinstance(static, classmethod | staticmethod) else static
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: The device types that have an autocast mode.
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
-_WRITERS = (
+_WRITER_FUNCTIONS = (
     ("torch._C", "PyTorchFileWriter"),
     *(("torch.jit._script", f"{kind}.save") for kind in ("RecursiveScriptModule", "ScriptModule")),
     ("torch.autograd.profiler", "profile.export_chrome_trace"),
@@ -29,7 +29,7 @@ _WRITERS = (
 def file_writers() -> list[tuple[Any, str, str]]:
     """Return the functions that write files: the owner, the name, and a phrase to put before the path."""
     writers: list[tuple[Any, str, str]] = []
-    for module, dotted in _WRITERS:
+    for module, dotted in _WRITER_FUNCTIONS:
         owner: Any = sys.modules.get(module)
         *outer, name = dotted.split(".")
         for part in outer:
@@ -40,38 +40,42 @@ def file_writers() -> list[tuple[Any, str, str]]:
 
 
 #: Functions that map a file into memory: the module and the name.
-_MAPPERS = (("torch", "from_file"), ("torch", "UntypedStorage.from_file"))
+_MAPPING_FUNCTIONS = (("torch", "from_file"), ("torch", "UntypedStorage.from_file"))
 
 
-def mappers() -> list[tuple[Any, str]]:
+def memory_mapping_functions() -> list[tuple[Any, str]]:
     """Return the functions that map a file into memory: the owner and the name."""
-    return [(owner, name) for module, dotted in _MAPPERS for owner, name in _named(module, dotted)]
+    return [
+        (owner, name) for module, dotted in _MAPPING_FUNCTIONS for owner, name in _existing_functions(module, dotted)
+    ]
 
 
 #: PyTorch's functions that open files or connections without an audit event.
-_OPENED: tuple[tuple[str, str, Literal["file", "network"], str], ...] = (
+_UNAUDITED_OPENING: tuple[tuple[str, str, Literal["file", "network"], str], ...] = (
     ("torch._C._distributed_c10d", "FileStore.__init__", "file", "writes to a file of torch.distributed"),
     ("torch._C._distributed_c10d", "TCPStore.__init__", "network", "connects to a store of torch.distributed"),
 )
 
 
-def opened_by_pytorch() -> list[tuple[Any, str, Literal["file", "network"], str]]:
+def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "network"], str]]:
     """Return the functions that open a file or a connection: the owner, the name, the kind and a phrase."""
     return [
-        (owner, name, kind, what) for module, dotted, kind, what in _OPENED for owner, name in _named(module, dotted)
+        (owner, name, kind, what)
+        for module, dotted, kind, what in _UNAUDITED_OPENING
+        for owner, name in _existing_functions(module, dotted)
     ]
 
 
-def _named(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
+def _existing_functions(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
     """Yield the owner and the name of a function of a module, if the module has it."""
     *outer, name = dotted.split(".")
-    owner = _dotted(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
+    owner = _nested_attribute(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
     if callable(getattr(owner, name, None)):
         yield owner, name
 
 
 #: Functions that register something with PyTorch which cannot be removed again.
-_REGISTRATIONS = (
+_REGISTRATION_FUNCTIONS = (
     ("torch.library", "Library.define"),
     ("torch.library", "Library.impl"),
     ("torch.library", "Library.fallback"),
@@ -80,13 +84,17 @@ _REGISTRATIONS = (
 )
 
 
-def registrations() -> list[tuple[Any, str]]:
+def registration_functions() -> list[tuple[Any, str]]:
     """Return the functions that register something with PyTorch: the owner and the name."""
-    return [(owner, name) for module, dotted in _REGISTRATIONS for owner, name in _named(module, dotted)]
+    return [
+        (owner, name)
+        for module, dotted in _REGISTRATION_FUNCTIONS
+        for owner, name in _existing_functions(module, dotted)
+    ]
 
 
 #: The methods of a process group that do not communicate.
-_SILENT = frozenset({"rank", "size", "name", "boxed", "unbox", "set_timeout"})
+_NON_COMMUNICATING_METHODS = frozenset({"rank", "size", "name", "boxed", "unbox", "set_timeout"})
 
 
 def collectives() -> list[tuple[Any, str]]:
@@ -101,7 +109,7 @@ def collectives() -> list[tuple[Any, str]]:
         (group, name)
         for name, member in vars(group).items()
         if not name.startswith(("__", "_get", "_set", "_is", "_has", "group_", "get_"))
-        and name not in _SILENT
+        and name not in _NON_COMMUNICATING_METHODS
         and callable(member)
         and not isinstance(member, type)
     ]
@@ -135,7 +143,7 @@ class ProcessSetting(NamedTuple):
 
 
 #: Settings with a getter and a setter in ``torch``.
-_FUNCTIONS = (
+_SETTING_FUNCTIONS = (
     ("the number of threads", "get_num_threads", "set_num_threads"),
     ("the precision of matrix products", "get_float32_matmul_precision", "set_float32_matmul_precision"),
     ("anomaly detection", "is_anomaly_enabled", "autograd.set_detect_anomaly"),
@@ -164,7 +172,7 @@ _FUNCTIONS = (
         )
     ),
 )
-#: Other names by which code changes a setting of ``_FUNCTIONS``.
+#: Other names by which code changes a setting of ``_SETTING_FUNCTIONS``.
 _OTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
@@ -227,11 +235,11 @@ CONFIGURATIONS = {
     "torch.utils.serialization.config": "how PyTorch saves and loads files",
 }  # fmt: skip
 #: Objects whose attributes are settings: module, name, description, and the function that changes them.
-_STATES = (
+_STATE_OBJECTS = (
     ("torch._tensor_str", "PRINT_OPTS", "the options for printing tensors", "set_printoptions"),
     ("torch._logging._internal", "log_state", "what PyTorch logs", "set_logs"),
 )
-_ATTENTION = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
+_ATTENTION_BACKENDS = ("flash_sdp", "mem_efficient_sdp", "math_sdp", "cudnn_sdp")
 
 
 def process_settings() -> Iterator[ProcessSetting]:
@@ -242,17 +250,17 @@ def process_settings() -> Iterator[ProcessSetting]:
                          frozenset({"set_default_device"}))  # fmt: skip
     for kind in AUTOCAST_DEVICES:
         yield ProcessSetting(f"autocast on {kind}", *_autocast_access(kind), _AUTOCAST_NAMES)
-    for name, getter, setter in _FUNCTIONS:
-        read, write = _dotted(torch, getter), _dotted(torch, setter)
+    for name, getter, setter in _SETTING_FUNCTIONS:
+        read, write = _nested_attribute(torch, getter), _nested_attribute(torch, setter)
         if read is not None and write is not None:
             yield ProcessSetting(name, read, write, frozenset({setter.rpartition(".")[2], *_OTHER_NAMES.get(name, ())}))
     for dotted, flags in _FLAGS:
-        owner = _dotted(torch, dotted.removeprefix("torch."))
+        owner = _nested_attribute(torch, dotted.removeprefix("torch."))
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
                 names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
-                yield ProcessSetting(f"{dotted}.{flag}", *_access(owner, flag), names)
-    for kind in _ATTENTION:
+                yield ProcessSetting(f"{dotted}.{flag}", *_flag_access(owner, flag), names)
+    for kind in _ATTENTION_BACKENDS:
         read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
         write = getattr(torch.backends.cuda, f"enable_{kind}", None)
         if read is not None and write is not None:
@@ -261,12 +269,12 @@ def process_settings() -> Iterator[ProcessSetting]:
                          frozenset({"set_flush_denormal"}))  # fmt: skip
     yield ProcessSetting("the profiler", torch._C._autograd._profiler_enabled, _stop_profiler,
                          frozenset({"profile", "start", "__enter__", "_enable_profiler"}))  # fmt: skip
-    yield from _hooks()
-    yield from _states()
-    for module, what in CONFIGURATIONS.items():
+    yield from _hook_settings()
+    yield from _state_settings()
+    for module, description in CONFIGURATIONS.items():
         config = sys.modules.get(module)
         if config is not None and hasattr(config, "get_config_copy"):
-            yield ProcessSetting(what, _reader_of(config), _writer_of(config),
+            yield ProcessSetting(description, _reader_of(config), _writer_of(config),
                                  frozenset({module.split(".")[-2]}))  # fmt: skip
 
 
@@ -283,41 +291,45 @@ def _context_variables_with(_: int) -> frozenset[ContextVar[Any]]:
 @functools.lru_cache(maxsize=1)
 def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
     """Search PyTorch's modules again only if their number, the argument, has changed: counting them is faster."""
-    found: set[ContextVar[Any]] = set()
+    variables: set[ContextVar[Any]] = set()
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] == "torch":
             values = list(getattr(module, "__dict__", {}).values())
             settings = getattr(module, "__dict__", {}).get("_config")
             if isinstance(settings, dict):
                 values += [getattr(entry, "user_override", None) for entry in settings.values()]
-            found.update(value for value in values if type(value) is ContextVar)  # `isinstance` makes some objects warn
-    return frozenset(found)
+            variables.update(
+                value for value in values if type(value) is ContextVar
+            )  # `isinstance` makes some objects warn
+    return frozenset(variables)
 
 
-def _autocast_access(kind: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
+def _autocast_access(device_type: str) -> tuple[Callable[[], Any], Callable[[tuple[bool, Any]], None]]:
     import torch
 
     def write(state: tuple[bool, Any]) -> None:
-        torch.set_autocast_enabled(kind, state[0])
-        torch.set_autocast_dtype(kind, state[1])
+        torch.set_autocast_enabled(device_type, state[0])
+        torch.set_autocast_dtype(device_type, state[1])
 
-    return lambda: (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)), write
+    return lambda: (torch.is_autocast_enabled(device_type), torch.get_autocast_dtype(device_type)), write
 
 
-def _hooks() -> Iterator[ProcessSetting]:
-    for module, what in _GLOBAL_HOOKS:
-        named = vars(sys.modules[module]) if module in sys.modules else {}
+def _hook_settings() -> Iterator[ProcessSetting]:
+    for module, description in _GLOBAL_HOOKS:
+        module_names = vars(sys.modules[module]) if module in sys.modules else {}
         registries = {
-            name: value for name, value in named.items() if name.startswith("_global_") and isinstance(value, dict)
+            name: value
+            for name, value in module_names.items()
+            if name.startswith("_global_") and isinstance(value, dict)
         }
-        yield ProcessSetting(what, *_access_to_registries(registries), _HOOK_FUNCTIONS)
+        yield ProcessSetting(description, *_access_to_registries(registries), _HOOK_FUNCTIONS)
 
 
-def _states() -> Iterator[ProcessSetting]:
-    for module, name, what, function in _STATES:
+def _state_settings() -> Iterator[ProcessSetting]:
+    for module, name, description, function in _STATE_OBJECTS:
         state = getattr(sys.modules.get(module), name, None)
         if state is not None:
-            yield ProcessSetting(what, _reader_of_copies(state), _setter_of(state), frozenset({function}))
+            yield ProcessSetting(description, _reader_of_copies(state), _setter_of(state), frozenset({function}))
 
 
 def _access_to_registries(
@@ -334,7 +346,7 @@ def _access_to_registries(
     return read, write
 
 
-def _dotted(owner: Any, name: str) -> Any:
+def _nested_attribute(owner: Any, name: str) -> Any:
     for part in name.split("."):
         owner = getattr(owner, part, None)
     return owner
@@ -348,7 +360,7 @@ def _is_readable(owner: Any, flag: str) -> bool:
     return True
 
 
-def _access(owner: Any, flag: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+def _flag_access(owner: Any, flag: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
     return lambda: getattr(owner, flag), lambda value: setattr(owner, flag, value)
 
 
@@ -361,7 +373,7 @@ def _setter_of(options: Any) -> Callable[[dict[str, Any]], None]:
 
 
 def _flushes_denormal() -> bool:
-    return _TINY[0] * 1.0 == 0
+    return _DENORMAL_NUMBER[0] * 1.0 == 0
 
 
 def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the value of a setting
@@ -372,7 +384,7 @@ def _stop_profiler(was_on: bool) -> None:  # noqa: FBT001 - the value of a setti
 
 
 #: A denormal number, in a list so that Python does not fold the constant.
-_TINY = [1e-310]
+_DENORMAL_NUMBER = [1e-310]
 
 
 @functools.cache
@@ -421,9 +433,9 @@ def _writer_of(config: Any) -> Callable[[dict[str, Any]], None]:
     read = _reader_of(config)
 
     def write(values: dict[str, Any]) -> None:
-        now = read()
-        for name in now.keys() | values.keys():
-            if now.get(name, _MISSING) != values.get(name, _MISSING):
+        current = read()
+        for name in current.keys() | values.keys():
+            if current.get(name, _MISSING) != values.get(name, _MISSING):
                 with contextlib.suppress(Exception):  # a setting that is no longer writable
                     setattr(config, name, values[name] if name in values else _unset_value(config._config[name]))
 

@@ -17,10 +17,10 @@ from jupyter_graphbreak._torch_compat.patching import patched
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_REGION = re.compile(r"^Torch-Compiled Region: (\S+)$")
-_GRAPH = re.compile(r"^graphbreak graph (\d+)$")
+_REGION_NAME = re.compile(r"^Torch-Compiled Region: (\S+)$")
+_GRAPH_RANGE_NAME = re.compile(r"^graphbreak graph (\d+)$")
 _ALLOCATOR_WARNING = re.compile(rb"^\[W.*Memory block of unknown size was allocated before")
-_OPERATION = re.compile(r"^(?!autograd::|c10d::|profiler::)[A-Za-z_]\w*::\w+(\.\w+)?$")
+_OPERATION_NAME = re.compile(r"^(?!autograd::|c10d::|profiler::)[A-Za-z_]\w*::\w+(\.\w+)?$")
 Kind = Literal["call", "lookup", "region", "graph", "forward", "backward", "printing", "operation"]
 
 
@@ -70,7 +70,7 @@ def profiled(call: Callable[[], Any]) -> list[Range]:
     """Make a call under the profiler and return the recorded ranges, ordered by start time."""
     with _marked_printing(), _profiler() as profiler, marked("graphbreak call"):
         call()
-    ranges = [range_ for event in profiler.function_events if (range_ := _range(event)) is not None]
+    ranges = [range_ for event in profiler.function_events if (range_ := _parsed_range(event)) is not None]
     return sorted(ranges, key=lambda range_: (range_.start_us, -range_.end_us))
 
 
@@ -92,11 +92,11 @@ def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> l
         with _silenced_stderr():
             profiler.__exit__(None, None, None)
     events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
-    whole = next((event for event in events if event.name() == "graphbreak call"), None)
-    if whole is None:
+    call_event = next((event for event in events if event.name() == "graphbreak call"), None)
+    if call_event is None:
         return []
-    end = whole.start_ns() + whole.duration_ns()
-    return [_activity(event) for event in events if whole.start_ns() < event.start_ns() <= end]
+    end = call_event.start_ns() + call_event.duration_ns()
+    return [_activity(event) for event in events if call_event.start_ns() < event.start_ns() <= end]
 
 
 def _activity(event: Any) -> Activity:
@@ -152,16 +152,16 @@ def marked_graph(number: int) -> Any:
 @contextlib.contextmanager
 def _marked_printing() -> Iterator[None]:
     """Mark when PyTorch formats a tensor as text, because that runs operations that the user's code does not call."""
-    home = importlib.import_module("torch._tensor_str")
-    original = home._str
+    tensor_str = importlib.import_module("torch._tensor_str")
+    original = tensor_str._str
 
     @functools.wraps(original)
-    def as_text(*args: Any, **kwargs: Any) -> Any:
+    def marked_str(*args: Any, **kwargs: Any) -> Any:
         with marked("graphbreak printing"):
             return original(*args, **kwargs)
 
-    skip_functions(as_text)
-    with patched(home, "_str", as_text):
+    skip_functions(marked_str)
+    with patched(tensor_str, "_str", marked_str):
         yield
 
 
@@ -173,7 +173,7 @@ def _profiler() -> Any:
         return importlib.import_module("torch.autograd.profiler").profile(use_kineto=False)
 
 
-def _range(event: Any) -> Range | None:
+def _parsed_range(event: Any) -> Range | None:
     kind: Kind
     name: str = event.name
     if name == "graphbreak call":
@@ -182,15 +182,15 @@ def _range(event: Any) -> Range | None:
         kind = "printing"
     elif name == "TorchDynamo Cache Lookup":
         kind = "lookup"
-    elif region := _REGION.match(name):
+    elif region := _REGION_NAME.match(name):
         kind, name = "region", region[1]
-    elif graph := _GRAPH.match(name):
+    elif graph := _GRAPH_RANGE_NAME.match(name):
         kind, name = "graph", graph[1]
     elif name == "CompiledFunction":
         kind = "forward"
     elif name == "CompiledFunctionBackward":
         kind = "backward"
-    elif _OPERATION.match(name):
+    elif _OPERATION_NAME.match(name):
         kind = "operation"
     else:
         return None

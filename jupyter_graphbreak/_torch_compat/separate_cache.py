@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
-from jupyter_graphbreak._torch_compat.patching import followed_here, patched_here, prepared_here, redirected_here
+from jupyter_graphbreak._torch_compat.patching import (
+    observed_on_thread,
+    patched_on_thread,
+    prepared_on_thread,
+    redirected_on_thread,
+)
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import TRIAL_ENDED
 
@@ -76,7 +81,7 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
     owner, name = tracers.InliningInstructionTranslator, "get_globals_source_and_value"
     original = getattr(owner, name)
 
-    def of_copy(tracer: Any, variable: str, module: types.ModuleType) -> Any:
+    def with_copied_globals(tracer: Any, variable: str, module: types.ModuleType) -> Any:
         alias = tracer.output.install_global_by_id(f"__import_{module.__name__.replace('.', '_dot_')}", module)
         source = sources.GlobalSource(alias)
         return module, builders.VariableBuilder(tracer, source)(module), sources.AttrSource(source, variable)
@@ -85,9 +90,9 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
         module = _modules_of_copies.get(id(tracer.f_globals))
         if module is None or vars(module) is not tracer.f_globals:
             return original, (tracer, variable), {}
-        return of_copy, (tracer, variable, module), {}
+        return with_copied_globals, (tracer, variable, module), {}
 
-    return redirected_here(owner, name, plan)
+    return redirected_on_thread(owner, name, plan)
 
 
 def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
@@ -120,41 +125,41 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     codes : iterable of CodeType
         Code that may run. If Dynamo gave up on some of it without compiling anything, it tries again.
     """
-    compiled = ThreadCompilations()
+    compilations = ThreadCompilations()
     codes = list(codes)
     for code in codes:
-        for known in (code, *resume_codes(code)):
-            _allow_compiling(known)
-    for seen in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
-        if (reached := seen()) is not None:  # the run may reach this code indirectly
-            _allow_compiling(reached)
+        for compiled_code in (code, *resume_codes(code)):
+            _allow_compiling(compiled_code)
+    for reference in list(importlib.import_module("torch._dynamo.convert_frame").input_codes.seen):
+        if (known_code := reference()) is not None:  # the run may reach this code indirectly
+            _allow_compiling(known_code)
     with (
-        while_converting(_without_our_codes(codes, compiled.converting)), restored_counters(), removed_globals(),
-        _separate_cache_sizes(compiled.earlier), _restored_frame_counts(), _disabled_reset(), _restored_module_hooks(),
-        _separate_wrapper_code(), restored_eval_frame_override(), unprofiled_guards(), _emptied_guards(),
-        _reading_copied_globals(),
+        while_converting(_without_our_codes(codes, compilations.isolated_conversion)), restored_counters(),
+        removed_globals(), _separate_cache_sizes(compilations.earlier_versions), _restored_frame_counts(),
+        _disabled_reset(), _restored_module_hooks(), _separate_wrapper_code(), restored_eval_frame_override(),
+        unprofiled_guards(), _emptied_guards(), _reading_copied_globals(),
     ):  # fmt: skip
         try:
             yield
         finally:
-            compiled.forget()
+            compilations.forget()
 
 
 def _without_our_codes(
-    codes: Iterable[CodeType], converting: Callable[[CodeType], contextlib.AbstractContextManager[None]]
+    codes: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
-    """Return a function like ``converting`` that leaves out code of this package that a program calls at a break.
+    """Return ``isolated_conversion`` without the code of this package that a program calls at a break.
 
     Dynamo would compile such code, which captures output for example, and count it.
     """
-    wanted = {code.co_name for code in codes}
+    user_names = {code.co_name for code in codes}
 
-    def make(code: CodeType) -> contextlib.AbstractContextManager[None] | None:
+    def make_context(code: CodeType) -> contextlib.AbstractContextManager[None] | None:
         name = code.co_name
-        is_wanted = name in wanted or name.startswith("torch_dynamo_resume_in")
-        return converting(code) if is_wanted or not code.co_filename.startswith(OWN_FOLDER) else None
+        is_user_code = name in user_names or name.startswith("torch_dynamo_resume_in")
+        return isolated_conversion(code) if is_user_code or not code.co_filename.startswith(OWN_FOLDER) else None
 
-    return make
+    return make_context
 
 
 @contextlib.contextmanager
@@ -170,17 +175,20 @@ def removed_globals() -> Iterator[None]:
         return
     pending: list[Any] = []
 
-    def created(hook: Any, *_: Any, **__: Any) -> None:
+    def note_created_hook(hook: Any, *_: Any, **__: Any) -> None:
         pending.append(hook)
 
     with contextlib.ExitStack() as undo:
 
-        def importing(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
+        def note_import(tracer: Any, module_name: str, *_: Any, **__: Any) -> None:
             scope, alias = tracer.output.global_scope, f"__import_{module_name.replace('.', '_dot_')}"
             if alias not in scope:
                 undo.callback(scope.pop, alias, None)
 
-        with followed_here(hooks, "create", created), prepared_here(tracer, "import_source", importing):
+        with (
+            observed_on_thread(hooks, "create", note_created_hook),
+            prepared_on_thread(tracer, "import_source", note_import),
+        ):
             try:
                 yield
             finally:
@@ -194,35 +202,38 @@ class ThreadCompilations:
 
     def __init__(self) -> None:
         #: The code that Dynamo reached, by its address, with the compiled versions that it already had.
-        self._before: dict[int, tuple[ref[CodeType], set[int]]] = {}
+        self._earlier_versions: dict[int, tuple[ref[CodeType], set[int]]] = {}
         self._profile: dict[str, Any] = {}
         # If this PyTorch lacks something, fail before anything is compiled.
         importlib.import_module("torch._C._dynamo.eval_frame").reset_code  # noqa: B018
         importlib.import_module("torch._dynamo.pgo")
 
     @contextlib.contextmanager
-    def converting(self, code: CodeType) -> Iterator[None]:
+    def isolated_conversion(self, code: CodeType) -> Iterator[None]:
         """Isolate the changes that the conversion of one frame makes."""
-        known = self._before.get(id(code))
-        if known is None or known[0]() is not code:
-            self._before[id(code)] = weakref.ref(code), {id(entry.guard_manager) for entry in _entries(code)}
+        versions = self._earlier_versions.get(id(code))
+        if versions is None or versions[0]() is not code:
+            self._earlier_versions[id(code)] = (
+                weakref.ref(code),
+                {id(entry.guard_manager) for entry in _cache_entries(code)},
+            )
         with _swapped_size_profile(self._profile):
             yield
 
-    def earlier(self, code: CodeType) -> Collection[int]:
+    def earlier_versions(self, code: CodeType) -> Collection[int]:
         """Return the ids of the guard managers of a code object's versions that were compiled before the context."""
-        known = self._before.get(id(code))
-        return known[1] if known is not None and known[0]() is code else ()
+        versions = self._earlier_versions.get(id(code))
+        return versions[1] if versions is not None and versions[0]() is code else ()
 
     def forget(self) -> None:
         """Make Dynamo forget the compiled code."""
-        for reference, managers in self._before.values():
+        for reference, managers in self._earlier_versions.values():
             code = reference()
             if code is None:
                 continue
             if not managers:
                 forget_code(code)
-            for entry in _entries(code):
+            for entry in _cache_entries(code):
                 if id(entry.guard_manager) not in managers:
                     _invalidate(entry)
             if managers:
@@ -239,7 +250,7 @@ def unprofiled_guards() -> Iterator[None]:
     if not hasattr(guards, "profile_guard_manager"):  # not in this PyTorch
         yield
         return
-    with patched_here(guards, "profile_guard_manager", lambda *_: 0.0):
+    with patched_on_thread(guards, "profile_guard_manager", lambda *_: 0.0):
         yield
 
 
@@ -250,17 +261,17 @@ def _emptied_guards() -> Iterator[None]:
     The finalizers of the objects that the code was compiled for keep the managers, and with them all globals of that
     code, until these objects are deleted. A module or a class never is.
     """
-    kind = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if kind is None:  # a different torch
+    manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
+    if manager_class is None:  # a different torch
         yield
         return
     managers: list[Any] = []
 
-    def note(_: None, manager: Any, *__: Any, **___: Any) -> None:
+    def collect(_: None, manager: Any, *__: Any, **___: Any) -> None:
         managers.append(manager)
 
     try:
-        with followed_here(kind, "__init__", note):
+        with observed_on_thread(manager_class, "__init__", collect):
             yield
     finally:
         for manager in managers:
@@ -271,33 +282,35 @@ def _emptied_guards() -> Iterator[None]:
 def forgotten_backends() -> Iterator[None]:
     """Make Dynamo forget the backends used in the context, which it would keep for :func:`torch._dynamo.reset`."""
     module = importlib.import_module("torch._dynamo.eval_frame")
-    known: Any = getattr(module, "cached_backends", None)
-    kind = getattr(module, "_TorchDynamoContext", None)
-    if known is None or kind is None or not hasattr(module, "innermost_backend"):  # a different torch
+    cached_backends: Any = getattr(module, "cached_backends", None)
+    context_class = getattr(module, "_TorchDynamoContext", None)
+    if (
+        cached_backends is None or context_class is None or not hasattr(module, "innermost_backend")
+    ):  # a different torch
         yield
         return
-    before = frozenset(known)
+    cached_before = frozenset(cached_backends)
     added: set[int] = set()
 
-    def note(_: None, context: Any, *__: Any, **___: Any) -> None:
+    def collect(_: None, context: Any, *__: Any, **___: Any) -> None:
         added.add(id(module.innermost_backend(context.callback)))
 
     try:
-        with followed_here(kind, "__init__", note):
+        with observed_on_thread(context_class, "__init__", collect):
             yield
     finally:
-        for number in added - before:
-            known.pop(number, None)
+        for number in added - cached_before:
+            cached_backends.pop(number, None)
 
 
-def _entries(code: CodeType) -> list[Any]:
+def _cache_entries(code: CodeType) -> list[Any]:
     read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
     return list(read(code)) if read is not None else []
 
 
 def _allow_compiling(code: CodeType) -> None:
     """Make Dynamo compile code on which it may have given up."""
-    if _entries(code):
+    if _cache_entries(code):
         _resume_compiling(code)
     else:
         forget_code(code)
@@ -311,12 +324,12 @@ def _resume_compiling(code: CodeType) -> None:
 
 
 @contextlib.contextmanager
-def _separate_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
+def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]]) -> Iterator[None]:
     """Apply Dynamo's recompile limits as if it had compiled nothing before.
 
     Parameters
     ----------
-    earlier : callable
+    earlier_versions : callable
         Returns the ids of the guard managers of the versions of a code object that do not count.
     """
     module, sizes = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "cache_size"))
@@ -325,17 +338,19 @@ def _separate_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Ite
         yield
         return
 
-    def own_size(frame: Any, *args: Any, **kwargs: Any) -> Any:
+    def size_without_earlier(frame: Any, *args: Any, **kwargs: Any) -> Any:
         size = compute(frame, *args, **kwargs)
-        managers = earlier(frame.f_code)
-        entries = [entry for entry in _entries(frame.f_code) if id(entry.guard_manager) in managers]
-        less = dict.fromkeys(vars(size), len(entries))
-        less["num_cache_entries_with_same_id_matched_objs"] = sum(
+        managers = earlier_versions(frame.f_code)
+        entries = [entry for entry in _cache_entries(frame.f_code) if id(entry.guard_manager) in managers]
+        reductions = dict.fromkeys(vars(size), len(entries))
+        reductions["num_cache_entries_with_same_id_matched_objs"] = sum(
             sizes._has_same_id_matched_objs(frame, entry) for entry in entries
         )
-        return dataclasses.replace(size, **{name: max(0, getattr(size, name) - count) for name, count in less.items()})
+        return dataclasses.replace(
+            size, **{name: max(0, getattr(size, name) - count) for name, count in reductions.items()}
+        )
 
-    with patched_here(module, "compute_cache_size", own_size):
+    with patched_on_thread(module, "compute_cache_size", size_without_earlier):
         yield
 
 
@@ -343,11 +358,11 @@ def _separate_cache_sizes(earlier: Callable[[CodeType], Collection[int]]) -> Ite
 def restored_counters() -> Iterator[None]:
     """Restore Dynamo's counters, such as the number of graph breaks, but keep the counts of other threads."""
     counters = importlib.import_module("torch._dynamo.utils").counters
-    before = {name: counter.copy() for name, counter in counters.items()}
+    restored = {name: counter.copy() for name, counter in counters.items()}
     thread = get_ident()
 
     @contextlib.contextmanager
-    def counting(_: CodeType) -> Iterator[None]:
+    def keep_other_threads(_: CodeType) -> Iterator[None]:
         if get_ident() == thread:
             yield
             return
@@ -356,16 +371,16 @@ def restored_counters() -> Iterator[None]:
             yield
         finally:
             for name, counter in counters.items():
-                more = counter - at_start.get(name, Counter())
-                if more:
-                    before.setdefault(name, Counter()).update(more)
+                added = counter - at_start.get(name, Counter())
+                if added:
+                    restored.setdefault(name, Counter()).update(added)
 
     try:
-        with while_converting(counting, everywhere=True):
+        with while_converting(keep_other_threads, includes_other_threads=True):
             yield
     finally:
         counters.clear()
-        counters.update(before)
+        counters.update(restored)
 
 
 @contextlib.contextmanager
@@ -382,7 +397,7 @@ def _restored_frame_counts() -> Iterator[None]:
         added[compile_id.frame_id] += 1
 
     try:
-        with followed_here(module, "get_compile_id", count):
+        with observed_on_thread(module, "get_compile_id", count):
             yield
     finally:
         counter.subtract(added)
@@ -407,8 +422,8 @@ def _separate_wrapper_code() -> Iterator[None]:
 
     Otherwise they share one code object and its recompile limit, which the notebook may have used up.
     """
-    home = importlib.import_module("torch._dynamo.external_utils")
-    original = home.wrap_inline
+    external_utils = importlib.import_module("torch._dynamo.external_utils")
+    original = external_utils.wrap_inline
 
     @functools.wraps(original)
     def wrap_inline(fn: Callable[..., Any]) -> Any:
@@ -416,20 +431,20 @@ def _separate_wrapper_code() -> Iterator[None]:
         wrapper.__code__ = wrapper.__code__.replace()
         return wrapper
 
-    with patched_here(home, "wrap_inline", wrap_inline):
+    with patched_on_thread(external_utils, "wrap_inline", wrap_inline):
         yield
 
 
 @contextlib.contextmanager
 def _restored_module_hooks() -> Iterator[None]:
     """Remove the hooks on all modules that a failed export leaves behind (torch 2.9)."""
-    home = vars(importlib.import_module("torch.nn.modules.module"))
-    tables = [table for name, table in home.items() if name.startswith("_global_") and isinstance(table, dict)]
-    before = [dict(table) for table in tables]
+    variables = vars(importlib.import_module("torch.nn.modules.module"))
+    tables = [table for name, table in variables.items() if name.startswith("_global_") and isinstance(table, dict)]
+    copies = [dict(table) for table in tables]
     try:
         yield
     finally:
-        for table, hooks in zip(tables, before, strict=True):
+        for table, hooks in zip(tables, copies, strict=True):
             table.clear()
             table.update(hooks)
 
@@ -445,17 +460,17 @@ def restored_eval_frame_override() -> Iterator[None]:
     if override is None:
         yield
         return
-    before = override(frames._EvalFrameOverride.NONE)
-    override(before)
+    previous = override(frames._EvalFrameOverride.NONE)
+    override(previous)
     try:
         yield
     finally:
-        override(before)
+        override(previous)
 
 
 def _disabled_reset() -> contextlib.AbstractContextManager[None]:
     """Disable ``torch._dynamo.reset``, which strict export calls and which would delete all compiled code."""
-    return patched_here(importlib.import_module("torch._dynamo"), "reset", lambda: None)
+    return patched_on_thread(importlib.import_module("torch._dynamo"), "reset", lambda: None)
 
 
 @contextlib.contextmanager
@@ -469,12 +484,12 @@ def _swapped_size_profile(sizes: dict[str, Any]) -> Iterator[None]:
     """
     profile = importlib.import_module("torch._dynamo.pgo")
     names = [name for name in ("_CODE_STATE", "_INIT_CODE_STATE") if hasattr(profile, name)]
-    before = {name: getattr(profile, name) for name in names}
+    previous = {name: getattr(profile, name) for name in names}
     for name in names:
         setattr(profile, name, sizes.get(name))
     try:
         yield
     finally:
         sizes.update((name, getattr(profile, name)) for name in names)
-        for name, value in before.items():
+        for name, value in previous.items():
             setattr(profile, name, value)

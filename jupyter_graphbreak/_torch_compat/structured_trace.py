@@ -43,7 +43,7 @@ class _TraceReader(NamedTuple):
     """The reader of the trace for a run."""
 
     handler: logging.Handler
-    is_here: Callable[[], bool]
+    covers_this_thread: Callable[[], bool]
     on_fault: Callable[[str, Exception], None]
 
 
@@ -54,7 +54,7 @@ _lock = threading.RLock()
 
 @contextlib.contextmanager
 def narrowed_trace(
-    handler: logging.Handler, kept: frozenset[str], on_fault: Callable[[str, Exception], None], claim: Claim
+    handler: logging.Handler, kinds: frozenset[str], on_fault: Callable[[str, Exception], None], claim: Claim
 ) -> Iterator[None]:
     """Prevent torch from creating trace entries that nobody reads, while the context is open.
 
@@ -63,7 +63,7 @@ def narrowed_trace(
 
     Parameters
     ----------
-    kept : frozenset of str
+    kinds : frozenset of str
         The kinds of entries to create.
     on_fault : callable
         Receives the kind and the error of an entry that torch failed to create. The user's program does not see the
@@ -77,19 +77,19 @@ def narrowed_trace(
     if original is None or getattr(internal, "trace_log", None) is not logger:
         yield  # torch then creates all entries, and unread ones are dropped
         return
-    reader = _TraceReader(handler, claim.is_here, on_fault)
+    reader = _TraceReader(handler, claim.covers_this_thread, on_fault)
     with _lock:
         _readers.append(reader)
         if len(_readers) == 1:
-            _replace_in_torch(original, _narrowed(original, logger, kept))
+            _replace_in_torch(original, _create_only(original, logger, kinds))
     try:
         yield
     finally:
         with _lock:
             _readers[:] = [other for other in _readers if other is not reader]
-            ours = vars(internal)["trace_structured"]
-            if not _readers and hasattr(ours, "__wrapped__"):
-                _replace_in_torch(ours, ours.__wrapped__)
+            replacement = vars(internal)["trace_structured"]
+            if not _readers and hasattr(replacement, "__wrapped__"):
+                _replace_in_torch(replacement, replacement.__wrapped__)
 
 
 def _replace_in_torch(function: Any, replacement: Any) -> None:
@@ -100,7 +100,7 @@ def _replace_in_torch(function: Any, replacement: Any) -> None:
             vars(module)["trace_structured"] = replacement
 
 
-def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozenset[str]) -> Callable[..., Any]:
+def _create_only(original: Callable[..., Any], logger: logging.Logger, kinds: frozenset[str]) -> Callable[..., Any]:
     """Return a ``trace_structured`` that creates only the entries that are read."""
 
     @functools.wraps(original)
@@ -113,9 +113,9 @@ def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozen
             return original(*args, **kwargs)
         kind = "entry"
         try:
-            active = [reader for reader in _readers if reader.is_here()]
-            kind = _kind(*args, **kwargs) if active else kind
-            if not active or kind not in kept:
+            active = [reader for reader in _readers if reader.covers_this_thread()]
+            kind = _kind_of_entry(*args, **kwargs) if active else kind
+            if not active or kind not in kinds:
                 return None
             if "payload_fn" in kwargs:
                 kwargs["payload_fn"] = _encodable(kwargs["payload_fn"])
@@ -137,7 +137,7 @@ def _narrowed(original: Callable[..., Any], logger: logging.Logger, kept: frozen
     return trace_structured
 
 
-def _kind(name: str, metadata_fn: Callable[[], Any] = dict, *_: Any, **__: Any) -> str:
+def _kind_of_entry(name: str, metadata_fn: Callable[[], Any] = dict, *_: Any, **__: Any) -> str:
     return f"artifact:{metadata_fn().get('name')}" if name == "artifact" else name
 
 

@@ -45,7 +45,7 @@ def _is_captured(tensor: torch.Tensor) -> bool:
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def changes_in_place(tensor: torch.Tensor) -> int | None:
+def in_place_change_count(tensor: torch.Tensor) -> int | None:
     """Return how often a tensor was changed in place; ``None`` for a tensor that does not count changes.
 
     Subclasses of the user do not see that the tensor is read.

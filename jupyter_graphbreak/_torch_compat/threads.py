@@ -57,11 +57,11 @@ class Claim:
         self.is_open = True
         self.compilations: set[tuple[Any, Any]] = set()
 
-    def is_here(self) -> bool:
+    def covers_this_thread(self) -> bool:
         """Return whether the calling thread works for the run."""
         if not self.is_open:
             return False
-        claims = claims_here()
+        claims = current_claims()
         if claims:
             return self in claims
         return bool(self.compilations) and not _is_started_by_python() and _compilation() in self.compilations
@@ -70,10 +70,10 @@ class Claim:
 #: The runs that a thread began, outermost first, by thread id.
 _claims_by_thread: dict[int, tuple[Claim, ...]] = {}
 #: The runs for which a thread was started, with a reference to the thread, by the thread's address.
-_inherited: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
+_claims_by_started_thread: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
 #: The runs that passed work to an existing thread, through a pool or ``asyncio.to_thread``. Work that was submitted
 #: outside any run has an empty tuple.
-_carried: ContextVar[tuple[Claim, ...] | None] = ContextVar("graphbreak_claims", default=None)
+_submitted_claims: ContextVar[tuple[Claim, ...] | None] = ContextVar("graphbreak_claims", default=None)
 _lock = threading.RLock()
 #: The patches that record which runs start threads and submit work: owner, name, original and replacement.
 _patches: list[tuple[Any, str, Any, Any]] = []
@@ -92,16 +92,16 @@ def claimed(
                 (owner, name, original := getattr(owner, name), follow(original))
                 for owner, name, follow in _followed_functions()
             ]
-            for owner, name, _, ours in _patches:
-                setattr(owner, name, ours)
+            for owner, name, _, replacement in _patches:
+                setattr(owner, name, replacement)
         _claims_by_thread[claim.thread] = (*_claims_by_thread.get(claim.thread, ()), claim)
-    token = _carried.set(_claims_by_thread[claim.thread])
+    token = _submitted_claims.set(_claims_by_thread[claim.thread])
     try:
         yield claim
     finally:
         claim.is_open = False
         with contextlib.suppress(ValueError):  # the run ends in a different context
-            _carried.reset(token)
+            _submitted_claims.reset(token)
         with _lock:
             _claims_by_thread[claim.thread] = tuple(
                 other for other in _claims_by_thread[claim.thread] if other is not claim
@@ -109,9 +109,9 @@ def claimed(
             if not _claims_by_thread[claim.thread]:
                 del _claims_by_thread[claim.thread]
             if not _claims_by_thread:
-                _inherited.clear()
-                for owner, name, original, ours in _patches:
-                    if getattr(owner, name) is ours:
+                _claims_by_started_thread.clear()
+                for owner, name, original, replacement in _patches:
+                    if getattr(owner, name) is replacement:
                         setattr(owner, name, original)
                 _patches.clear()
 
@@ -129,17 +129,17 @@ def _followed_functions() -> Iterator[tuple[Any, str, Callable[[Any], Any]]]:
             yield Pool, name, _wrap_pool_method
 
 
-def claims_here() -> tuple[Claim, ...]:
+def current_claims() -> tuple[Claim, ...]:
     """Return the runs that the calling thread works for, outermost first."""
     number = get_ident()
-    begun = _claims_by_thread.get(number)
-    if begun is not None:
-        return begun
-    carried = _carried.get()
-    still_open = tuple(claim for claim in carried or () if claim.is_open)
-    if still_open or carried == ():
-        return still_open
-    for reference, claims in list(_inherited.values()):
+    own_claims = _claims_by_thread.get(number)
+    if own_claims is not None:
+        return own_claims
+    submitted_claims = _submitted_claims.get()
+    open_claims = tuple(claim for claim in submitted_claims or () if claim.is_open)
+    if open_claims or submitted_claims == ():
+        return open_claims
+    for reference, claims in list(_claims_by_started_thread.values()):
         thread = reference()
         if thread is not None and thread.ident == number:
             return claims
@@ -148,20 +148,20 @@ def claims_here() -> tuple[Claim, ...]:
 
 def current_run_check() -> Callable[[], bool]:
     """Return a function that checks whether a thread works for the current run or, without a run, is this thread."""
-    claims = claims_here()
+    claims = current_claims()
     if claims:
-        return claims[-1].is_here
+        return claims[-1].covers_this_thread
     thread = get_ident()
     return lambda: get_ident() == thread
 
 
-def note_fault(what: str, fault: Exception) -> None:
+def note_fault(activity: str, fault: Exception) -> None:
     """Report an internal error to the innermost run of the calling thread, or print it if there is none."""
-    on_fault = next((claim.on_fault for claim in reversed(claims_here()) if claim.on_fault is not None), None)
+    on_fault = next((claim.on_fault for claim in reversed(current_claims()) if claim.on_fault is not None), None)
     if on_fault is not None:
-        on_fault(what, fault)
+        on_fault(activity, fault)
     else:
-        faults.print_fault_once(what, fault)
+        faults.print_fault_once(activity, fault)
 
 
 def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
@@ -170,10 +170,13 @@ def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
     @functools.wraps(original)
     def start(self: threading.Thread) -> None:
         try:
-            claims = claims_here()
+            claims = current_claims()
             if claims:
                 address = id(self)
-                _inherited[address] = weakref.ref(self, lambda _: _inherited.pop(address, None)), claims
+                _claims_by_started_thread[address] = (
+                    weakref.ref(self, lambda _: _claims_by_started_thread.pop(address, None)),
+                    claims,
+                )
         except Exception:  # noqa: BLE001, S110 - the thread still starts, but works for no run
             pass
         try:
@@ -202,11 +205,11 @@ def _wrap_run_of_item(original: Callable[..., None]) -> Any:
 
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> None:
-        token = _carried.set(getattr(self, "_graphbreak_claims", ()))
+        token = _submitted_claims.set(getattr(self, "_graphbreak_claims", ()))
         try:
             original(self, *args)
         finally:
-            _carried.reset(token)
+            _submitted_claims.reset(token)
 
     return as_stdlib_function(run, original)
 
@@ -225,7 +228,7 @@ def _wrap_pool_method(original: Callable[..., Any]) -> Any:
 
 def _claims_of_work() -> tuple[Claim, ...]:
     """Return the runs for which this thread submits work, after notifying them."""
-    claims = claims_here()
+    claims = current_claims()
     for claim in claims:
         if claim.on_submit is not None:
             claim.on_submit(sys._getframe(1))
@@ -236,7 +239,7 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
     """Return a function whose calls work for the given runs, independent of the thread."""
 
     def work(*args: Any, **kwargs: Any) -> Any:
-        token = _carried.set(claims)
+        token = _submitted_claims.set(claims)
         try:
             return fn(*args, **kwargs)
         except BaseException as error:
@@ -244,7 +247,7 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
                 error.__traceback__ = error.__traceback__.tb_next
             raise  # as in _wrap_start
         finally:
-            _carried.reset(token)
+            _submitted_claims.reset(token)
 
     return as_stdlib_function(work, Pool.apply)
 

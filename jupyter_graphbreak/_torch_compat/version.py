@@ -19,14 +19,16 @@ def require_torch() -> str:
     TorchUnavailable
         If torch cannot be imported or is older than 2.9.
     """
-    need = ".".join(map(str, MINIMUM_TORCH))
+    requirement = ".".join(map(str, MINIMUM_TORCH))
     try:
         import torch
     except ImportError as error:
-        raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={need}'") from None
+        raise TorchUnavailable(f"PyTorch is not installed here ({error}): pip install 'torch>={requirement}'") from None
     version = str(torch.__version__)
     numbers = re.match(r"(\d+)\.(\d+)", version)
     # A version without numbers, such as "nightly-1a2b3c", is built from the newest sources.
     if numbers is not None and tuple(map(int, numbers.groups())) < MINIMUM_TORCH:
-        raise TorchUnavailable(f"PyTorch {version} is too old, {need} is needed: pip install -U 'torch>={need}'")
+        raise TorchUnavailable(
+            f"PyTorch {version} is too old, {requirement} is needed: pip install -U 'torch>={requirement}'"
+        )
     return version

@@ -67,9 +67,9 @@ class ResumeTable:
         self._resumes: list[Resume] = []
         self._of_frame: dict[str, str] = {}
         self._inlined_in: dict[str, list[str]] = {}
-        by_code = self._add_created(ledger.started)
-        self._add_compiled(ledger.started, by_code)
-        self._add_inlined(ledger.started, by_code)
+        by_code = self._add_created(ledger.started_frames)
+        self._add_compiled(ledger.started_frames, by_code)
+        self._add_inlined(ledger.started_frames, by_code)
 
     def resumes(self, graphs: GraphTable) -> list[Resume]:
         """Return the resume functions, with the graphs of their frames or of the frames they are inlined in."""
@@ -93,14 +93,16 @@ class ResumeTable:
         """Add the resume functions that breaks created; return the index of each by the id of its code object."""
         by_code: dict[Any, int] = {}
         for frame in frames:
-            ending = self._breaks.ending(frame)
+            ending = self._breaks.ending_break(frame)
             for created in frame.resumes:
                 if created.id not in by_code:
-                    by_code[created.id] = self._add(created, ending)
+                    by_code[created.id] = self._add_resume(created, ending)
         return by_code
 
     def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        ended: dict[tuple[str, str, int | None], FoldedBreak] = {}  # by function, file and line of a frame's end
+        ending_breaks: dict[
+            tuple[str, str, int | None], FoldedBreak
+        ] = {}  # by function, file and line of a frame's end
         by_frame: dict[tuple[int | None, int], int] = {}  # by frame id, which all compilations of a code object share
         for frame in frames:
             name, filename, line = frame.code
@@ -112,26 +114,26 @@ class ResumeTable:
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # a resume function's name contains the line of the break in the function it resumes
-                    break_index = ended.get((plain_function(name), filename, line))
+                    break_index = ending_breaks.get((plain_function(name), filename, line))
                     created = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resumed_at
                     )
-                    index = self._add(created, break_index or self._breaks.first_through(filename, line))
+                    index = self._add_resume(created, break_index or self._breaks.first_break_through(filename, line))
                 by_frame[frame.key.autograd, frame.key.frame] = index
-            self._store_ending(frame, ended)
+            self._store_ending(frame, ending_breaks)
             if index is None:
                 continue
             resume = self._resumes[index]
             self._resumes[index] = msgspec.structs.replace(resume, frames=[*resume.frames, frame.ident], no_frame=None)
             self._of_frame[frame.ident] = resume.id
 
-    def _store_ending(self, frame: FrameLedger, ended: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
+    def _store_ending(self, frame: FrameLedger, ending_breaks: dict[tuple[str, str, int | None], FoldedBreak]) -> None:
         """Store the break at which a frame ends, by the line in the frame's own function."""
-        ending, event = self._breaks.ending(frame), frame.ending
+        ending, event = self._breaks.ending_break(frame), frame.ending
         if ending is None or event is None:
             return
         for entry in frame.stack_from(event)[:1]:
-            ended[plain_function(entry.function), entry.filename, entry.line] = ending
+            ending_breaks[plain_function(entry.function), entry.filename, entry.line] = ending
 
     def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
         """Find the frames that contain the resume functions that have no frame of their own.
@@ -146,9 +148,11 @@ class ResumeTable:
             callers.setdefault(inner, []).append(outer)
 
         def containing_frames(index: int, seen: frozenset[int] = frozenset()) -> list[str]:
-            own = [frame for frame in self._resumes[index].frames if frame in compiled]
-            outers = [outer for outer in callers.get(index, []) if outer not in seen]
-            return own or [frame for outer in outers for frame in containing_frames(outer, seen | {index})]
+            own_frames = [frame for frame in self._resumes[index].frames if frame in compiled]
+            unseen_callers = [outer for outer in callers.get(index, []) if outer not in seen]
+            return own_frames or [
+                frame for outer in unseen_callers for frame in containing_frames(outer, seen | {index})
+            ]
 
         for index, resume in enumerate(self._resumes):
             containing = containing_frames(index) if not resume.frames and resume.no_frame != "eager" else []
@@ -156,7 +160,7 @@ class ResumeTable:
                 self._inlined_in[resume.id] = containing
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
-    def _add(self, created: additions.ResumeCreated, folded: FoldedBreak | None) -> int:
+    def _add_resume(self, created: additions.ResumeCreated, folded: FoldedBreak | None) -> int:
         line = created.line or created.firstlineno
         self._resumes.append(
             Resume(
@@ -191,23 +195,23 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     cause, consequence : Cause
         The cause and the consequence that the message names.
     block : str or None
-        The block around the break in the frame's own function, as :func:`block_around` finds it.
+        The block around the break in the frame's own function, as :func:`enclosing_block` finds it.
     """
-    last = consequence or cause
-    if "graph break in loop" in last.gb_type or "for/while loop" in (last.explanation or ""):
+    stated_cause = consequence or cause
+    if "graph break in loop" in stated_cause.gb_type or "for/while loop" in (stated_cause.explanation or ""):
         return LOOP
-    if "ContextWrapping" in last.gb_type:
+    if "ContextWrapping" in stated_cause.gb_type:
         return WITH
     if "skip_frame" in cause.gb_type or "skip_frame" in (cause.context or ""):
         return SKIP_FRAME
-    known = known_cause(cause.gb_id, cause.gb_type)
-    if known.skip is not None:
-        return known.skip
+    knowledge = known_cause(cause.gb_id, cause.gb_type)
+    if knowledge.skip is not None:
+        return knowledge.skip
     if block in _BY_BLOCK:
         return _BY_BLOCK[block]
     if cause.gb_id is None and cause.gb_type.endswith(("Error", "Failed")):
-        return _filled_in(COMPILE_ERROR, cause=cause.gb_type)
-    return _filled_in(OTHER_BREAK, cause=last.gb_type)
+        return _with_values(COMPILE_ERROR, cause=cause.gb_type)
+    return _with_values(OTHER_BREAK, cause=stated_cause.gb_type)
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
@@ -221,7 +225,7 @@ def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> S
         Whether the wrapper that torch puts around every decorated function reached the limit.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
-    return _filled_in(SHARED_WRAPPER if shared else RECOMPILE_LIMIT, limit=name)
+    return _with_values(SHARED_WRAPPER if shared else RECOMPILE_LIMIT, limit=name)
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
@@ -237,23 +241,23 @@ def skip_reason_of_refusal(reason: str) -> SkipReason | None:
     return None
 
 
-def _filled_in(reason: SkipReason, **values: str) -> SkipReason:
+def _with_values(reason: SkipReason, **values: str) -> SkipReason:
     """Return a reason whose sentence contains the values of this run."""
     return replace(reason, sentence=reason.sentence.format(**values))
 
 
-def block_around(source: Source, line: int) -> SkipKind | None:
+def enclosing_block(source: Source, line: int) -> SkipKind | None:
     """Return the block around a line of a function that keeps a frame from resuming, if there is one."""
-    return next((_block_in(tree, line) for tree in _trees(source, line)), None)
+    return next((_block_in(tree, line) for tree in _tree_at(source, line)), None)
 
 
-def block_around_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
+def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
     """Return the block around the calls ``f(*args)`` in a function, if it is the same for all of them.
 
     This is for a break at such a call whose line is not known. ``line`` is the first line of the function.
     """
     blocks: set[SkipKind | None] = set()
-    for tree in _trees(source, line):
+    for tree in _tree_at(source, line):
         end = end_in_tree(tree, line, name) or line
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and line <= node.lineno <= end and _is_variadic(node):
@@ -265,7 +269,7 @@ def _is_variadic(call: ast.Call) -> bool:
     return any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords)
 
 
-def _trees(source: Source, line: int) -> Iterator[ast.Module]:
+def _tree_at(source: Source, line: int) -> Iterator[ast.Module]:
     """Yield the tree of the part of a source that contains a line, with its lines as the source counts them."""
     segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
     tree = parse_python(segment.text) if segment is not None else None
@@ -339,14 +343,16 @@ class SkipTable:
         line = frame.resumed_at or line
         if event is None and frame.skip_frame is not None:
             code_id = frame.start.id if frame.start is not None else None
-            self._add(frame.ident, name, self._lines(filename, line, name, code_id), SKIP_FRAME)
+            self._add_skipped(frame.ident, name, self._eager_lines(filename, line, name, code_id), SKIP_FRAME)
         if event is None or event.raised:
             return
-        folded = self._breaks.of_event(event)
+        folded = self._breaks.break_of_event(event)
         occurrence = next((o for o in folded.occurrences if o.frame == frame.ident), None)
-        reason = skip_reason_of_break(event.message.cause, event.message.consequence, self._block(frame, event))
-        location = self._lines(filename, line, name, frame.start.id if frame.start is not None else None)
-        self._add(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
+        reason = skip_reason_of_break(
+            event.message.cause, event.message.consequence, self._block_of_event(frame, event)
+        )
+        location = self._eager_lines(filename, line, name, frame.start.id if frame.start is not None else None)
+        self._add_skipped(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
 
     def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
         """Add a function that Dynamo refused to begin, with the break that represents the refusal."""
@@ -360,10 +366,10 @@ class SkipTable:
         self, refusal: additions.FrameRefused, reason: SkipReason, folded: FoldedBreak, setting: Setting | None
     ) -> None:
         name, filename, line = refusal.code or ("?", "?", None)
-        location = self._lines(filename, line, name, refusal.id)
-        known = {(skipped.location, skipped.break_) for skipped in self._skipped}
-        if (location, folded.ident) not in known:
-            self._add(None, name, location, reason, folded, setting)
+        location = self._eager_lines(filename, line, name, refusal.id)
+        listed = {(skipped.location, skipped.break_) for skipped in self._skipped}
+        if (location, folded.ident) not in listed:
+            self._add_skipped(None, name, location, reason, folded, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
         """Add a function that a limit prevented from being compiled again.
@@ -376,28 +382,28 @@ class SkipTable:
         # If the limit was reached by the wrapper that torch shares, it is the decorated function that runs eagerly.
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
-        location = self._lines(filename, line, name, code_id) if line else None
+        location = self._eager_lines(filename, line, name, code_id) if line else None
         reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
-        known = {(skipped.location, skipped.kind) for skipped in self._skipped}
-        if (location, reason.kind) not in known:
-            self._add(None, name, location, reason)
+        listed = {(skipped.location, skipped.kind) for skipped in self._skipped}
+        if (location, reason.kind) not in listed:
+            self._add_skipped(None, name, location, reason)
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
         """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it."""
         reason = LAYER_OF_TORCH if skip.is_compiled_in_place else skip_reason_of_refusal(skip.reason)
         kind = self._sources.kind(skip.filename, skip.name)
-        shown = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
-        if reason is not None and (kind in {"cell", "file"} or shown.get(reason.kind, False)):
+        is_shown = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
+        if reason is not None and (kind in {"cell", "file"} or is_shown.get(reason.kind, False)):
             name = (skip.qualname or skip.name) if reason is LAYER_OF_TORCH else skip.name
-            self._add(None, name, self._lines(skip.filename, skip.firstlineno, name, skip.id), reason)
+            self._add_skipped(None, name, self._eager_lines(skip.filename, skip.firstlineno, name, skip.id), reason)
 
-    def _lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
+    def _eager_lines(self, filename: str, line: int | None, name: str, code_id: int | None) -> Location | None:
         """Return the lines that run eagerly: the whole function, or those after the resume point."""
         if code_id is not None and is_resume(name):
             line = self._resumed_lines.get(code_id, line)
         return self._sources.rest_of_function(filename, line, name)
 
-    def _add(
+    def _add_skipped(
         self,
         frame: str | None,
         function: str,
@@ -424,18 +430,18 @@ class SkipTable:
         """Return whether the user can apply a reason's way out, which must not move lines of a library."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
-    def _block(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
+    def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
         """Return the kind of block in the frame's own function that contains the break or the call that leads to it."""
         name, filename, first_line = frame.code
         source, offset = self._sources.source(filename), self._sources.line_offset(filename)
-        own = (
+        own_entries = (
             e
             for e in frame.stack_from(event)
             if (e.filename, plain_function(e.function)) == (filename, plain_function(name))
         )
-        line = next((entry.line for entry in own), None)
+        line = next((entry.line for entry in own_entries), None)
         if line is not None:
-            return block_around(source, line + offset)
+            return enclosing_block(source, line + offset)
         if event.message.operation == "CALL_FUNCTION_EX":
-            return block_around_variadic_calls(source, first_line + offset, plain_function(name))
+            return block_enclosing_variadic_calls(source, first_line + offset, plain_function(name))
         return None

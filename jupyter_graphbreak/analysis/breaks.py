@@ -16,7 +16,7 @@ from jupyter_graphbreak.analysis.ledger import BreakEvent
 from jupyter_graphbreak.analysis.locations import shown_stack
 from jupyter_graphbreak.knowledge import hints, owners
 from jupyter_graphbreak.knowledge.causes import known_cause
-from jupyter_graphbreak.knowledge.known_bugs import bug_named_by
+from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.records import StackEntry, plain_function, resumed_at
@@ -86,25 +86,27 @@ class SameLineBreaks:
     def count_preceding(self, frame: FrameLedger, event: BreakEvent) -> int:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
-        own = _entry_of_frame(frame, event)
-        if own is None or event.message.inlined or own.line != resumed_at(name) or own.line is None:
+        entry = _entry_of_frame(frame, event)
+        if entry is None or event.message.inlined or entry.line != resumed_at(name) or entry.line is None:
             return 0
-        if self._is_reached_again(own.filename, own.line, _is_branch(event)):
+        if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
-        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_kind(event)]
+        return self._preceding.get((frame.key.autograd, frame.key.frame), Counter())[_cause_name(event)]
 
     def leave_frame(self, frame: FrameLedger) -> None:
         """Remember the event at which a frame ends: it may create resume functions."""
         event = frame.ending
-        own = _entry_of_frame(frame, event) if event is not None else None
-        if event is None or own is None:
+        entry = _entry_of_frame(frame, event) if event is not None else None
+        if event is None or entry is None:
             return
         name, filename, _ = frame.code
-        known = self._preceding.get((frame.key.autograd, frame.key.frame))
-        preceding = Counter(known) if known is not None and own.line == resumed_at(name) else Counter()
+        preceding_frame = self._preceding.get((frame.key.autograd, frame.key.frame))
+        preceding = (
+            Counter(preceding_frame) if preceding_frame is not None and entry.line == resumed_at(name) else Counter()
+        )
         if not event.message.inlined:
-            preceding[_kind(event)] += 1
-        self._origins.setdefault((plain_function(name), filename, own.line), []).append(
+            preceding[_cause_name(event)] += 1
+        self._origins.setdefault((plain_function(name), filename, entry.line), []).append(
             _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
         )
 
@@ -117,7 +119,7 @@ def _is_branch(event: BreakEvent) -> bool:
     return event.message.cause.gb_type == _BRANCHING
 
 
-def _kind(event: BreakEvent) -> str:
+def _cause_name(event: BreakEvent) -> str:
     return event.message.cause.gb_id or event.message.cause.gb_type
 
 
@@ -143,35 +145,35 @@ def advise(
     use : str or None
         The purpose of the branch, if there is one.
     """
-    bug = bug_named_by(cause.explanation or "") if cause.gb_id is None else None
+    bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
         return [Advice(bug.advice_in_report, "graphbreak")]
     if owner != "own":
-        return [Advice(text, "graphbreak") for text in _for_user_of(owner, cause, stack)]
-    known = known_cause(cause.gb_id, cause.gb_type, cause.context)
-    our_advice = dict(known.advice_by_use).get(use, known.advice) if use is not None else known.advice
+        return [Advice(text, "graphbreak") for text in _advice_outside_own_code(owner, cause, stack)]
+    knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
+    our_advice = dict(knowledge.advice_by_use).get(use, knowledge.advice) if use is not None else knowledge.advice
     advice = [Advice(our_advice, "graphbreak")] if our_advice is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.GENERAL_HINTS)]
     if consequence is not None:
-        further = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence
-        advice += [Advice(further, "graphbreak")] if further is not None else []
+        consequence_advice = known_cause(consequence.gb_id, consequence.gb_type).advice_if_consequence
+        advice += [Advice(consequence_advice, "graphbreak")] if consequence_advice is not None else []
     return advice
 
 
-def _for_user_of(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
+def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
     """Return advice about a line of a library or of PyTorch: a switch or a setting first, if one is known.
 
     If neither is known, the user has to work around the line.
     """
-    known = known_cause(cause.gb_id, cause.gb_type, cause.context)
-    if known.is_deliberate:
+    knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
+    if knowledge.is_deliberate:
         in_optimizer = owner == "torch" and bool(stack) and (stack[-1].path or "").startswith("torch/optim/")
-        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].on_purpose]
+        return [owners.OPTIMIZER if in_optimizer else owners.OWNERS[owner].advice_if_deliberate]
     switches = list(switches_for(stack[-1], stack[:-1])) if stack else []
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
-    changes += [known.setting_advice] if known.setting_advice is not None else []
+    changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
-    return [*changes, owners.OWNERS[owner].otherwise]
+    return [*changes, owners.OWNERS[owner].advice_if_unintended]
 
 
 Outcome = Literal["resumed", "skipped", "error"]
@@ -225,7 +227,7 @@ class BreakTable:
         self._breaks: list[FoldedBreak] = []
         self._by_place: dict[tuple[Any, str], list[FoldedBreak]] = {}
         self._of_frame: dict[str, list[str]] = {}
-        self._of_event: dict[int, FoldedBreak] = {}  # by id() of the event
+        self._break_by_event: dict[int, FoldedBreak] = {}  # by id() of the event
         self._events: list[tuple[BreakEvent, str]] = []  # event, id of its break
         self._same_line = SameLineBreaks(sources.is_reached_again)
         self._given_up_at: dict[
@@ -237,30 +239,32 @@ class BreakTable:
         self._same_line.enter_frame(frame)
         for event in frame.events:
             message = event.message
-            stack = self._stack(event)
+            stack = self._shown_stack(event)
             name, filename, line = frame.code
             if event.conditions.stack:
                 branches = message.cause.gb_type == _BRANCHING
-                location = self._sources.place(self._leaf(event.conditions), branches=branches)
+                location = self._sources.place(self._innermost_entry(event.conditions), branches=branches)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)
             else:
                 location = self._sources.location(filename, line, name)
-            outcome = _outcome(event)
+            outcome = _event_outcome(event)
             occurrence = Occurrence(
                 frame=frame.ident,
                 attempt=event.attempt,
                 stack=stack or ([location] if location else []),
                 outcome=outcome,
-                consequence=_reason(message.consequence),
-                setting=self._setting(event.conditions, location),
+                consequence=_reason_of_cause(message.consequence),
+                setting=self._setting_at(event.conditions, location),
             )
-            folded = self._add(event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event))
+            folded = self._add_occurrence(
+                event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event)
+            )
             if event is frame.given_up and not event.raised:
                 self._given_up_at.setdefault(frame.code, []).append(folded)
         self._same_line.leave_frame(frame)
-        ending = self.ending(frame)
+        ending = self.ending_break(frame)
         if ending is not None:
             ending.reasons += [graph.stacks.reason for graph in frame.graphs if graph.stacks and graph.stacks.reason]
 
@@ -282,7 +286,7 @@ class BreakTable:
         location = self._sources.location(filename, line, name)
         stack = shown_stack(self._sources, refusal.above)
         outcome: Outcome = "error" if refusal.raised else "skipped"
-        setting = self._setting(refusal, location)
+        setting = self._setting_at(refusal, location)
         occurrence = Occurrence(
             frame=None,
             attempt=0,
@@ -290,7 +294,7 @@ class BreakTable:
             outcome=outcome,
             setting=setting,
         )
-        folded = self._add(event, location, occurrence, None)
+        folded = self._add_occurrence(event, location, occurrence, None)
         if refusal.code is not None and not refusal.raised:
             self._given_up_at.setdefault(refusal.code, []).append(folded)
         return folded, setting
@@ -303,11 +307,11 @@ class BreakTable:
         """
         if refusal.raised or refusal.filename is None or self._is_own(refusal.filename, refusal.name or ""):
             return None
-        earlier = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
+        earlier_events = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
         by_id = {folded.ident: folded for folded in self._breaks}
         below_own = True  # whether the entry is in the library, or at the line of the user's code that called it
         for entry in reversed(refusal.above):
-            for event, ident in earlier:
+            for event, ident in earlier_events:
                 stack = event.conditions.whole_stack or event.message.stack
                 # Further out, a call runs eagerly only if it broke the graph, not if a break is somewhere inside it.
                 if any(_is_at_line(entry, caller) for caller in (stack if below_own else stack[-1:])):
@@ -322,24 +326,26 @@ class BreakTable:
     def _is_own(self, filename: str, function: str) -> bool:
         return self._sources.kind(filename, function) in {"cell", "file"}
 
-    def of_event(self, event: BreakEvent) -> FoldedBreak:
+    def break_of_event(self, event: BreakEvent) -> FoldedBreak:
         """Return the break that an event was folded into."""
-        return self._of_event[id(event)]
+        return self._break_by_event[id(event)]
 
     def of_frame(self, frame: str) -> list[str]:
         """Return the ids of the breaks in a frame."""
         return self._of_frame.get(frame, [])
 
-    def ending(self, frame: FrameLedger) -> FoldedBreak | None:
+    def ending_break(self, frame: FrameLedger) -> FoldedBreak | None:
         """Return the break that ends the graphs of a frame and starts its resume functions, if there is one."""
-        return self._of_event.get(id(frame.ending)) if frame.ending is not None else None
+        return self._break_by_event.get(id(frame.ending)) if frame.ending is not None else None
 
-    def first_through(self, filename: str, line: int) -> FoldedBreak | None:
+    def first_break_through(self, filename: str, line: int) -> FoldedBreak | None:
         """Return the first break whose stacks include a line."""
-        at = self._sources.location(filename, line)
+        location = self._sources.location(filename, line)
         for folded in self._breaks:
             for occurrence in folded.occurrences:
-                if at is not None and any((at.source, at.line) == (o.source, o.line) for o in occurrence.stack):
+                if location is not None and any(
+                    (location.source, location.line) == (o.source, o.line) for o in occurrence.stack
+                ):
                     return folded
         return None
 
@@ -352,7 +358,7 @@ class BreakTable:
         for function in skipped:
             skipped_of.setdefault(function.break_, []).append(function.id)
         return [
-            self._break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
+            self._report_break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
             for folded in self._breaks
         ]
 
@@ -368,15 +374,15 @@ class BreakTable:
         strict: list[str] = []
         for event, ident in ordered:
             # Scopes opened inside the compiled function stay inside a scope put around it.
-            inside = [scope for scope in event.conditions.scopes if scope.inside]
+            inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
             refused = isinstance(event.conditions, additions.FrameRefused)
-            if not refused and (not inside or inside[-1].value) and ident not in strict:
+            if not refused and (not inner_scopes or inner_scopes[-1].value) and ident not in strict:
                 strict.append(ident)
         captured, error = _under_fullgraph(ordered, fullgraph_captures=hints.fullgraph_captures_values(torch))
         return WhatIf(strict, error, captured)
 
-    def _setting(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
+    def _setting_at(self, conditions: additions.Conditions, place: Location | None) -> Setting | None:
         setting, disagreement = self._scopes.setting(conditions, place)
         if disagreement is not None:
             where = f"{self._sources.name_of(place.source)} line {place.line}" if place is not None else "a break"
@@ -386,15 +392,15 @@ class BreakTable:
         return setting
 
     @staticmethod
-    def _leaf(conditions: additions.Conditions) -> StackEntry:
+    def _innermost_entry(conditions: additions.Conditions) -> StackEntry:
         """Return the innermost place of a break; for a call of IPython's wrapper of ``open``, the place of the call."""
         entries = [*conditions.whole_stack, *conditions.stack]
         return next((entry for entry in reversed(entries) if entry.function != _OPEN_OF_IPYTHON), entries[-1])
 
-    def _stack(self, event: BreakEvent) -> list[Location]:
+    def _shown_stack(self, event: BreakEvent) -> list[Location]:
         return shown_stack(self._sources, event.conditions.whole_stack or event.message.stack)
 
-    def _add(
+    def _add_occurrence(
         self,
         event: BreakEvent,
         location: Location | None,
@@ -405,16 +411,16 @@ class BreakTable:
         cause = event.message.cause
         place = (location.source, location.line) if location else None
         same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
-        folded = next((known for known in same_line if _may_be_same(known, location, preceding)), None)
+        folded = next((candidate for candidate in same_line if _may_be_same(candidate, location, preceding)), None)
         if folded is None:
             folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, preceding)
             self._breaks.append(folded)
             same_line.append(folded)
         elif folded.location is not None and folded.location.column is None and location is not None:
             folded.location = location  # this location may have columns, which tell it from others on the line
-        self._of_event[id(event)] = folded
+        self._break_by_event[id(event)] = folded
         self._events.append((event, folded.ident))
-        self._scopes.govern(occurrence.setting, folded.ident)
+        self._scopes.add_governed_break(occurrence.setting, folded.ident)
         if occurrence not in folded.occurrences:
             folded.occurrences.append(occurrence)
         if folded.consequence is None:
@@ -423,7 +429,7 @@ class BreakTable:
             breaks.append(folded.ident)
         return folded
 
-    def _break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
+    def _report_break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
         cause = folded.first.message.cause
         setting = folded.occurrences[-1].setting
         stack = _code_of(folded.first)
@@ -436,9 +442,9 @@ class BreakTable:
             gb_id=cause.gb_id,
             gb_type=cause.gb_type,
             url=cause.url,
-            explanation=self._sources.in_words(cause.explanation),
+            explanation=self._sources.with_user_names(cause.explanation),
             hints=cause.hints,
-            context=self._sources.in_words(cause.context),
+            context=self._sources.with_user_names(cause.context),
             consequence=folded.consequence,
             location=folded.location,
             stack=folded.occurrences[0].stack,
@@ -459,8 +465,8 @@ class BreakTable:
         stack = list(folded.occurrences[0].stack)
         if folded.location is not None and stack[-1:] != [folded.location]:
             stack.append(folded.location)
-        paths = [self._sources.module_path(files[at.source]) for at in stack]
-        return [CodePlace(path, at.function, at.code) for path, at in zip(paths, stack, strict=True)]
+        paths = [self._sources.module_path(files[place.source]) for place in stack]
+        return [CodePlace(path, place.function, place.code) for path, place in zip(paths, stack, strict=True)]
 
 
 def _under_fullgraph(
@@ -478,13 +484,13 @@ def _under_fullgraph(
     captured: list[str] = []
     for event, ident in ordered:
         cause = event.message.cause
-        known = known_cause(cause.gb_id, cause.gb_type)
-        may_capture = known.is_captured_by_fullgraph or hints.is_captured_by_fullgraph(cause.hints)
+        knowledge = known_cause(cause.gb_id, cause.gb_type)
+        may_capture = knowledge.is_captured_by_fullgraph or hints.is_captured_by_fullgraph(cause.hints)
         if may_capture and fullgraph_captures is None:
             return [], None
         if not may_capture or not fullgraph_captures:
             # After a captured break the run takes a different path, so a break that followed from it may not occur.
-            return captured, None if captured and hints.may_follow_from_earlier(cause.hints) else ident
+            return captured, None if captured and hints.may_follow_from_earlier_break(cause.hints) else ident
         if ident not in captured:
             captured.append(ident)
         if event.failed:  # the rest of the frame, which ran eagerly, would be traced as part of the caller
@@ -524,7 +530,7 @@ def _may_overlap(one: Location | None, other: Location | None) -> bool:
     return not ends_before
 
 
-def _outcome(event: BreakEvent) -> Outcome:
+def _event_outcome(event: BreakEvent) -> Outcome:
     if event.raised:
         return "error"
     if event.failed or event.message.continuation in {"skip", "rest eager"}:
@@ -532,5 +538,5 @@ def _outcome(event: BreakEvent) -> Outcome:
     return "resumed"
 
 
-def _reason(cause: messages.Cause | None) -> Reason | None:
+def _reason_of_cause(cause: messages.Cause | None) -> Reason | None:
     return Reason(cause.gb_id, cause.gb_type) if cause is not None else None

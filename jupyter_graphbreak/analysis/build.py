@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
 
 #: Stands for a value that is not recorded because it is the default.
-_DEFAULT = object()
+_DEFAULT_VALUE = object()
 
 
 def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
@@ -63,21 +63,21 @@ def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
 def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
     steps: list[tuple[str, Any]] = []
     for frame, settings in recorded:
-        value = settings.values.get(name, _DEFAULT)
+        value = settings.values.get(name, _DEFAULT_VALUE)
         if not steps or steps[-1][1] != value:
             steps.append((frame, value))
     if len(steps) == 1:
         return None
     (first, value), *later = steps
-    words = [
+    phrases = [
         f"{_value_in_words(value)} for frame {first}",
         *(f"{_value_in_words(value)} from frame {frame} on" for frame, value in later),
     ]
-    return Diagnostic("info", f"The setting {name} changed during the run: {', '.join(words)}.")
+    return Diagnostic("info", f"The setting {name} changed during the run: {', '.join(phrases)}.")
 
 
 def _value_in_words(value: Any) -> str:
-    return "its default" if value is _DEFAULT else repr(value)
+    return "its default" if value is _DEFAULT_VALUE else repr(value)
 
 
 _T = TypeVar("_T")
@@ -116,7 +116,7 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
     kinds = Sources([], run.library_roots, package_folders=run.package_folders)
     texts = [_source_text(recorded, kinds) for recorded in ledger.texts]
     sources = Sources(texts, run.library_roots, run.folder, run.home, run.package_folders)
-    for frame in ledger.started:
+    for frame in ledger.started_frames:
         if frame.start is not None and frame.start.qualname is not None:
             _, filename, line = frame.code
             sources.name_function(filename, line, frame.start.qualname)
@@ -134,14 +134,14 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     skips = SkipTable(sources, breaks, ledger.resumed_lines())
     parts = _PartBuilder(ledger.notes)
     parts.for_each("scopes", ledger.scopes, scopes.open)
-    for frame in ledger.started:
+    for frame in ledger.started_frames:
         if frame.start is not None:
             parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
-    parts.for_each("breaks", ledger.started, breaks.fold)
+    parts.for_each("breaks", ledger.started_frames, breaks.fold)
     parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
-    parts.for_each("graphs", ledger.started, lambda frame: graphs.add(frame, breaks.ending(frame)))
-    parts.for_each("eager functions", ledger.started, skips.add_frame)
+    parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
+    parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
     parts.for_each("eager functions", ledger.skips, skips.add_unbegun)
     listed_resumes: list[Resume] = []
     frames: list[Frame] = []
@@ -222,7 +222,7 @@ class _PartBuilder:
             return build()
         except Exception as fault:  # noqa: BLE001 - an internal error costs this part only
             note = internal_error(f"working out {part}", fault)
-            if all(known.message != note for known in self._notes):
+            if all(noted.message != note for noted in self._notes):
                 self._notes.append(Diagnostic("error", note))
             return default
 
@@ -281,14 +281,14 @@ def _device(device: DeviceUsed) -> Device:
 
 
 def _timing(ledger: Ledger) -> Timing:
-    spent = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
+    seconds = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
     hits = max(ledger.kinds[kind] for kind in _CACHE_HITS)
     misses = sum(ledger.kinds[kind] for kind in _CACHE_MISSES)
     bypasses = max(ledger.kinds[kind] for kind in _CACHE_BYPASSES)
     used_cache = hits + misses + bypasses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
-        compile_s=_sum(spent) + sum(frame.backward_s for frame in ledger.frames),
+        compile_s=_sum_of_known(seconds) + sum(frame.backward_s for frame in ledger.frames),
         capture_s=ledger.run.capture_s,
         cache_hits=hits if used_cache else None,
         cache_misses=misses if used_cache else None,
@@ -301,10 +301,10 @@ def _repeated_compiling(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
     sentences: list[str] = []
     for compiled in ledger.compiled_again:
         place = sources.place(compiled.site) if compiled.site is not None else None
-        where = f"{sources.name_of(place.source)} line {place.line}" if place is not None else ""
+        place_in_words = f"{sources.name_of(place.source)} line {place.line}" if place is not None else ""
         sentences.append(
             sentence_on_repeated_compiling(
-                compiled.name, where, is_module=compiled.is_module, stays_module=compiled.stays_module
+                compiled.name, place_in_words, is_module=compiled.is_module, stays_module=compiled.stays_module
             )
         )
     return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
@@ -314,8 +314,8 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     error = ledger.error
     if error is None:
         return None
-    own = [entry for entry in error.stack if sources.kind(entry.filename, entry.function) in {"cell", "file"}]
-    stack = shown_stack(sources, own or error.stack)
+    own_entries = [entry for entry in error.stack if sources.kind(entry.filename, entry.function) in {"cell", "file"}]
+    stack = shown_stack(sources, own_entries or error.stack)
     message = error.message.partition("\n\nfrom user code:")[0]
     parsed = messages.parse_reason(message, error.type)
     names = {parsed.cause.gb_type, error.type, _RAISED_AS.get(error.type)}
@@ -344,13 +344,13 @@ def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | No
     """Return the functions compiled before the run began; empty for a log, which begins with the process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
-    held = (
+    functions = (
         HeldFunction(compiled_function(code.name), code.cell or sources.path(code.filename), code.firstlineno)
         for code in ledger.run.held
         if sources.kind(code.filename, code.name) != "machinery"
     )
-    return list(dict.fromkeys(held))
+    return list(dict.fromkeys(functions))
 
 
-def _sum(values: Iterable[float | None]) -> float:
+def _sum_of_known(values: Iterable[float | None]) -> float:
     return sum(value for value in values if value is not None)

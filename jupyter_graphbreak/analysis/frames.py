@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.recompiles import guard
+from jupyter_graphbreak.analysis.recompiles import guard_of
 from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
 from jupyter_graphbreak.report.schema import Frame, PathDifference
 
@@ -31,9 +31,9 @@ def list_frames(
     ledger: Ledger, sources: Sources, breaks: BreakTable, graphs: GraphTable, resumes: ResumeTable
 ) -> list[Frame]:
     """Return the frames that Dynamo began, in order."""
-    callers = _callers(ledger.started)
+    callers = _callers_by_frame(ledger.started_frames)
     result = []
-    for frame in ledger.started:
+    for frame in ledger.started_frames:
         name, filename, line = frame.code
         captured = graphs.of_frame(frame.ident)
         result.append(
@@ -41,8 +41,8 @@ def list_frames(
                 id=frame.ident,
                 function=compiled_function(name),
                 location=sources.location(filename, line, name),
-                role="resume" if is_resume(name) else _role(frame, callers.get(frame.ident)),
-                outcome=_outcome(frame, captured),
+                role="resume" if is_resume(name) else _frame_role(frame, callers.get(frame.ident)),
+                outcome=_frame_outcome(frame, captured),
                 attempts=frame.attempts,
                 resume=resumes.of_frame(frame.ident),
                 caller=callers.get(frame.ident),
@@ -50,18 +50,18 @@ def list_frames(
                 breaks=breaks.of_frame(frame.ident),
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
                 recompile_of=ledger.first_compilation_id(frame) if frame.key.compile > 0 else None,
-                recompile_reasons=[guard(reason) for reason in frame.recompile_reasons],
+                recompile_reasons=[guard_of(reason) for reason in frame.recompile_reasons],
                 module=frame.start.module if frame.start is not None else None,
             )
         )
     return result
 
 
-def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:
+def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empty", "skipped", "error"]:
     given_up = frame.given_up
     if given_up is not None:
         return "error" if given_up.raised else "skipped"
-    if frame.compiled:
+    if frame.is_compiled:
         return "compiled"
     if frame.skip_frame is not None:
         return "skipped"
@@ -72,7 +72,7 @@ def _outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled", "empt
     return "empty"
 
 
-def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
+def _frame_role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     if frame.start is None:  # a log, whose stacks lack the wrapper
         return "entry" if caller is None else "call"
     stack = frame.start.stack
@@ -80,10 +80,10 @@ def _role(frame: FrameLedger, caller: str | None) -> Literal["entry", "call"]:
     return "entry" if not stack or stack[-1].filename.endswith("eval_frame.py") else "call"
 
 
-def _callers(started: list[FrameLedger]) -> dict[str, str]:
+def _callers_by_frame(started: list[FrameLedger]) -> dict[str, str]:
     """Return, for each frame's id, the innermost frame on its stack that was compiled before it, if there is one."""
     callers: dict[str, str] = {}
-    earlier: dict[tuple[str, str, int | None], str] = {}
+    earlier_frames: dict[tuple[str, str, int | None], str] = {}
     in_log = _LogCallers()
     for frame in started:
         if frame.start is None:
@@ -93,10 +93,10 @@ def _callers(started: list[FrameLedger]) -> dict[str, str]:
             continue
         stack = reversed(frame.start.stack)
         codes = ((entry.function, entry.filename, entry.first_line) for entry in stack)
-        caller = next((earlier[code] for code in codes if code in earlier), None)
+        caller = next((earlier_frames[code] for code in codes if code in earlier_frames), None)
         if caller is not None:
             callers[frame.ident] = caller
-        earlier[frame.code] = frame.ident
+        earlier_frames[frame.code] = frame.ident
     return callers
 
 
@@ -110,13 +110,13 @@ class _LogCallers:
     def caller(self, frame: FrameLedger) -> str | None:
         """Return the frame that a frame resumes or that called it at a break; remember the frame for later calls."""
         name, filename, _ = frame.code
-        own = (plain_function(name), filename)
-        caller = self._frame_of_function.get(own) if is_resume(name) else self._frame_of_call.get((name, filename))
+        function = (plain_function(name), filename)
+        caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
         if frame.events:
-            self._frame_of_function[own] = frame.ident
+            self._frame_of_function[function] = frame.ident
         for event in frame.events:
             for entry in event.message.stack:
-                if (plain_function(entry.function), entry.filename) != own:
+                if (plain_function(entry.function), entry.filename) != function:
                     self._frame_of_call[entry.function, entry.filename] = frame.ident
         return caller
 
@@ -139,8 +139,8 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
             compiled=answer.compiled,
             eager=answer.eager,
             branch=sources.place(branch) if branch is not None else None,
-            lines=_lines(sources, branch, lines),
-            skipped=_lines(sources, branch, skipped - lines),
+            lines=_locations_of_lines(sources, branch, lines),
+            skipped=_locations_of_lines(sources, branch, skipped - lines),
         )
         for (question, call), branches in questions.items()
         for branch, (answer, lines, skipped) in _decided_branches(call, branches).items()
@@ -154,15 +154,15 @@ def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
     out if the answer also decides something else, and so is the entry of the question itself.
     """
     line = call.filename, call.line
-    others: _Branches = {
-        branch: found
-        for branch, found in branches.items()
-        if branch is not None and (found[1] or found[2] or (branch.filename, branch.line) != line)
+    decided: _Branches = {
+        branch: recorded
+        for branch, recorded in branches.items()
+        if branch is not None and (recorded[1] or recorded[2] or (branch.filename, branch.line) != line)
     }
-    return others or dict([max(branches.items(), key=lambda found: found[0] is not None)])
+    return decided or dict([max(branches.items(), key=lambda recorded: recorded[0] is not None)])
 
 
-def _lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
+def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
     if branch is None:
         return []
     found = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))

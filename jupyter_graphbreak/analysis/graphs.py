@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: The beginning of PyTorch's reason for not using a CUDA graph. ``_FOUND_FROM`` precedes the stack of the cause.
 _CUDAGRAPH_SKIP = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
-_PLACE = re.compile(
+_PLACE_COMMENT = re.compile(
     r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
 )
 _FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
@@ -77,15 +77,15 @@ class GraphTable:
                     id=ident,
                     name=compiled_function(frame.code[0]),
                     frame=frame.ident,
-                    ops=[self._op(op, traces) for op in parsed.ops],
+                    ops=[self._report_op(op, traces) for op in parsed.ops],
                     inputs=[
                         Tensor(parameter.name, parameter.tensor.shape, parameter.tensor.dtype, parameter.tensor.device)
                         if parameter.tensor
                         else Tensor(parameter.name, None, "unknown")
                         for parameter in parsed.inputs
                     ],
-                    lines=self._lines(parsed.ops, traces),
-                    code=self._readable(code),
+                    lines=self._line_counts(parsed.ops, traces),
+                    code=self._readable_code(code),
                     ends="break" if ending is not None else "return",
                     break_=ending.ident if ending is not None else None,
                 )
@@ -103,10 +103,10 @@ class GraphTable:
             skips.append(CudagraphSkip(reason, graphs[-1] if graphs else None, location))
         return [skip for number, skip in enumerate(skips) if skip not in skips[:number]]
 
-    def _readable(self, code: str) -> str:
+    def _readable_code(self, code: str) -> str:
         """Return a graph's code without assignments that only free memory, and with places named as in the report."""
 
-        def renamed(match: re.Match[str]) -> str:
+        def with_report_names(match: re.Match[str]) -> str:
             location = self._sources.location(match["file"], int(match["line"]), match["name"].strip())
             if location is None:
                 return match[0]
@@ -115,13 +115,13 @@ class GraphTable:
             )
 
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
-        return _PLACE.sub(renamed, code)
+        return _PLACE_COMMENT.sub(with_report_names, code)
 
-    def _op(self, op: CodeOp, traces: _Traces) -> Op:
+    def _report_op(self, op: CodeOp, traces: _Traces) -> Op:
         trace = traces.of(op)
-        shown = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
-        inner = next((e for e in reversed(shown) if not self._is_in_torch(e)), None)
-        entry = inner or (shown[-1] if shown else (trace[-1] if trace else None))
+        shown_entries = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
+        innermost = next((e for e in reversed(shown_entries) if not self._is_in_torch(e)), None)
+        entry = innermost or (shown_entries[-1] if shown_entries else (trace[-1] if trace else None))
         tensor = op.tensor
         return Op(
             name=op.name,
@@ -135,8 +135,8 @@ class GraphTable:
     def _is_in_torch(self, entry: StackEntry) -> bool:
         return (self._sources.module_path(entry.filename) or "").startswith("torch/")
 
-    def _lines(self, ops: list[CodeOp], traces: _Traces) -> list[GraphLine]:
-        counted: dict[tuple[str, int], int] = {}
+    def _line_counts(self, ops: list[CodeOp], traces: _Traces) -> list[GraphLine]:
+        counts: dict[tuple[str, int], int] = {}
         for op in ops:
             places = {
                 (location.source, location.line)
@@ -145,8 +145,8 @@ class GraphTable:
                 and (location := self._sources.place(entry)) is not None
             }
             for place in places:
-                counted[place] = counted.get(place, 0) + 1
-        return [GraphLine(source, line, number) for (source, line), number in sorted(counted.items())]
+                counts[place] = counts.get(place, 0) + 1
+        return [GraphLine(source, line, number) for (source, line), number in sorted(counts.items())]
 
 
 def _line_only(location: Location | None) -> Location | None:
@@ -187,12 +187,14 @@ def _letter(index: int) -> str:
 
 
 _COMMENT = re.compile(r"#\s*File: (?P<file>.{1,4096}):(?P<line>\d{1,9}) in (?P<name>[^,]{1,300}), code: ?(?P<code>.*)$")
-_TENSOR = re.compile(r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$")
+_TENSOR_ANNOTATION = re.compile(
+    r"^(?P<dtype>[a-z][a-z0-9_]*)\[(?P<shape>[^\]]*)\](?:\[(?P<stride>[^\]]*)\])?(?P<device>\S*)$"
+)
 #: The errors of ``ast.parse`` for a text that is not Python, or that is nested too deeply.
 _PARSE_ERRORS = (SyntaxError, ValueError, RecursionError, MemoryError)
 _SIZE = re.compile(r"[0-9]{1,18}")
-_SUBGRAPH = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
-_OPERATORS = {
+_GRAPH_CLASS = re.compile(r"^\s*class \w+\(torch\.nn\.Module\):")
+_OPERATOR_NAMES = {
     ast.Add: "add",
     ast.Sub: "sub",
     ast.Mult: "mul",
@@ -282,7 +284,7 @@ def parse_graph(code: str) -> GraphCode:
     values: set[str] = set()
     for line in code.splitlines():
         text = line.strip()
-        if _SUBGRAPH.match(line):
+        if _GRAPH_CLASS.match(line):
             if in_forward:  # the classes of subgraphs follow the forward of the graph
                 break
             continue
@@ -300,17 +302,17 @@ def parse_graph(code: str) -> GraphCode:
             continue
         if text.startswith(("#", "return")):
             continue
-        op, known = _statement(text, values)
+        op, is_read = _statement(text, values)
         if op is not None:
             values.add(op[0])
             ops.append(CodeOp(op[0], op[1], op[2], place))
-        unread += not known
+        unread += not is_read
     return GraphCode(inputs, ops, unread)
 
 
 def parse_tensor(annotation: str) -> CodeTensor:
     """Parse an annotation such as ``f32[3, s0][1, 1]cuda:0``; for ``Sym(s0)``, the dtype is the whole annotation."""
-    match = _TENSOR.match(annotation)
+    match = _TENSOR_ANNOTATION.match(annotation)
     if match is None:
         return CodeTensor(None, annotation, None)
     sizes = [part.strip() for part in match["shape"].split(",") if part.strip()]
@@ -341,7 +343,7 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
     except _PARSE_ERRORS:
         return None, False
     if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
-        target = f"operator.i{_OPERATORS.get(type(statement.op), type(statement.op).__name__)}".rstrip("_")
+        target = f"operator.i{_OPERATOR_NAMES.get(type(statement.op), type(statement.op).__name__)}".rstrip("_")
         match more[0]:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 return (name, target, None), True
@@ -369,20 +371,20 @@ def _target(value: ast.expr, values: set[str]) -> str | None:
         case ast.Call(func=func):
             return _callee(func, values)
         case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-            return f"operator.{_OPERATORS.get(type(op), type(op).__name__)}"
+            return f"operator.{_OPERATOR_NAMES.get(type(op), type(op).__name__)}"
         case ast.Compare(ops=[op]):
-            return f"operator.{_OPERATORS.get(type(op), type(op).__name__)}"
+            return f"operator.{_OPERATOR_NAMES.get(type(op), type(op).__name__)}"
         case ast.Subscript():
             return "operator.getitem"
         case ast.Attribute(value=base):
             # self.weight is a parameter; x.grad reads an attribute in the graph
-            return None if _root(base) == "self" else f"getattr.{value.attr}"
+            return None if _root_name(base) == "self" else f"getattr.{value.attr}"
         case _:
             return None
 
 
 def _callee(func: ast.expr, values: set[str]) -> str:
-    if isinstance(func, ast.Attribute) and _root(func) in values:
+    if isinstance(func, ast.Attribute) and _root_name(func) in values:
         return f"Tensor.{func.attr}"
     try:
         return ast.unparse(func)
@@ -390,7 +392,7 @@ def _callee(func: ast.expr, values: set[str]) -> str:
         return "unknown"
 
 
-def _root(node: ast.expr) -> str | None:
+def _root_name(node: ast.expr) -> str | None:
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

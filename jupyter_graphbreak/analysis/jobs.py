@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RANK_SPECIFIC_NUMBERS = re.compile(
     rb"(?P<device>\b(?:cuda|xpu|hpu|npu|mtia):|\bindex=|_rank_)\d+\w*|\b(?:0x[0-9a-f]{6,}|\d{9,})\b"
 )
-_SECONDS = re.compile(rb'"\w+_s":[\d.e+-]+')
+_SECONDS_FIELDS = re.compile(rb'"\w+_s":[\d.e+-]+')
 _NO_TIMES: Mapping[str, list[CompileTime]] = {}
 
 
@@ -47,14 +47,16 @@ def build_job(
     diagnostics : iterable of Diagnostic
         Notes about the job as a whole.
     """
-    folded = _folded(sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0)))
+    folded = _merge_equal_processes(
+        sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0))
+    )
     ranks = sorted({rank for process in folded for rank in _ranks(process)})
     by_key: dict[tuple[JobPlace | None, str], list[_Occurrence]] = {}
     for process in folded:
         sources = {source.id: source for source in reversed(process.report.sources)}
         for break_ in process.report.breaks:
             # Columns and code can differ between ranks, but not the line and the cause.
-            place = _place(sources, break_)
+            place = _job_place(sources, break_)
             key = (JobPlace(place.path, place.cell, place.line) if place is not None else None, break_.gb_type)
             by_key.setdefault(key, []).append((process, break_, place))
     breaks = [_job_break(occurrences, ranks) for occurrences in by_key.values()]
@@ -62,36 +64,36 @@ def build_job(
         sorted(folded, key=lambda process: (process.rank is not None, len(process.equal))),
         sorted(breaks, key=lambda break_: not break_.missing_in),
         diagnostics=list(diagnostics),
-        compiling=_compiling(folded, compile_times),
+        compiling=_rank_compilations(folded, compile_times),
     )
 
 
 def fingerprint(report: Report) -> bytes:
     """Return a value that is the same for reports that differ only in times, device numbers and object addresses."""
     text = msgspec.json.encode(replace(report, timing=Timing(), startup=None))
-    return hashlib.sha256(_RANK_SPECIFIC_NUMBERS.sub(rb"\g<device>N", _SECONDS.sub(b"", text))).digest()
+    return hashlib.sha256(_RANK_SPECIFIC_NUMBERS.sub(rb"\g<device>N", _SECONDS_FIELDS.sub(b"", text))).digest()
 
 
-def _folded(processes: list[Process]) -> list[Process]:
+def _merge_equal_processes(processes: list[Process]) -> list[Process]:
     """Return the processes, with the ranks that have equal reports merged."""
     folded: list[Process] = []
     positions: dict[bytes, int] = {}
-    equal: dict[int, list[EqualProcess]] = defaultdict(list)
-    known: dict[int, bytes] = {}  # fingerprints by the id of the report, which equal processes may share
+    equal_processes: dict[int, list[EqualProcess]] = defaultdict(list)
+    fingerprints: dict[int, bytes] = {}  # fingerprints by the id of the report, which equal processes may share
     for process in processes:
         if process.rank is None:
             folded.append(process)
             continue
-        key = known.get(id(process.report))
+        key = fingerprints.get(id(process.report))
         if key is None:
-            key = known[id(process.report)] = fingerprint(process.report)
+            key = fingerprints[id(process.report)] = fingerprint(process.report)
         if key in positions:
-            equal[positions[key]] += process.members
+            equal_processes[positions[key]] += process.members
         else:
             positions[key] = len(folded)
             folded.append(process)
     return [
-        replace(process, equal=[*process.equal, *equal[position]]) if position in equal else process
+        replace(process, equal=[*process.equal, *equal_processes[position]]) if position in equal_processes else process
         for position, process in enumerate(folded)
     ]
 
@@ -105,19 +107,19 @@ def _ranks(process: Process) -> Iterator[int]:
 
 def _job_break(occurrences: list[_Occurrence], ranks: list[int]) -> JobBreak:
     _, break_, place = occurrences[0]
-    having = {rank for process, _, _ in occurrences for rank in _ranks(process)}
+    ranks_with_break = {rank for process, _, _ in occurrences for rank in _ranks(process)}
     ids = (member.id for process, _, _ in occurrences for member in process.members)
     return JobBreak(
         place=place,
         gb_id=break_.gb_id,
         gb_type=break_.gb_type,
-        ranks=sorted(having),
+        ranks=sorted(ranks_with_break),
         processes=list(dict.fromkeys(ids)),
-        missing_in=[rank for rank in ranks if rank not in having] if having else [],
+        missing_in=[rank for rank in ranks if rank not in ranks_with_break] if ranks_with_break else [],
     )
 
 
-def _place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
+def _job_place(sources: Mapping[str, Source], break_: Break) -> JobPlace | None:
     location = break_.location
     if location is None:
         return None
@@ -140,29 +142,29 @@ class _Span(msgspec.Struct):
     times: list[CompileTime]
 
 
-def _compiling(processes: list[Process], compile_times: Mapping[str, list[CompileTime]]) -> list[RankCompiling]:
+def _rank_compilations(processes: list[Process], compile_times: Mapping[str, list[CompileTime]]) -> list[RankCompiling]:
     """Return when each rank compiled, by rank."""
     spans: dict[tuple[int, str], list[_Span]] = {}
     for process in processes:
         for member in process.members:
             if member.rank is not None and compile_times.get(member.id):
-                spans[member.rank, member.id] = _joined(compile_times[member.id])
+                spans[member.rank, member.id] = _merged_spans(compile_times[member.id])
     if not spans:
         return []
     origin = min(span[0].start for span in spans.values())
-    crowded = _crowded(spans.values(), len({rank for rank, _ in spans}))
+    crowded_times = _crowded_times(spans.values(), len({rank for rank, _ in spans}))
     compiling = []
-    for (rank, id_), of_rank in sorted(spans.items()):
-        alone = list(_uncrowded_parts(of_rank, crowded))
-        longest = max(alone, key=lambda part: part[1] - part[0], default=None)
+    for (rank, id_), rank_spans in sorted(spans.items()):
+        uncrowded_parts = list(_uncrowded_parts(rank_spans, crowded_times))
+        longest = max(uncrowded_parts, key=lambda part: part[1] - part[0], default=None)
         compiling.append(
             RankCompiling(
                 rank=rank,
                 process=id_,
-                start_s=_rounded(of_rank[0].start - origin),
-                end_s=_rounded(of_rank[-1].end - origin),
-                compile_s=_rounded(sum(span.end - span.start for span in of_rank)),
-                alone_s=_rounded(sum(end - start for start, end, _ in alone)),
+                start_s=_rounded(rank_spans[0].start - origin),
+                end_s=_rounded(rank_spans[-1].end - origin),
+                compile_s=_rounded(sum(span.end - span.start for span in rank_spans)),
+                alone_s=_rounded(sum(end - start for start, end, _ in uncrowded_parts)),
                 alone_start_s=_rounded(longest[0] - origin) if longest is not None else None,
                 alone_function=_function_at(longest[2], longest[0], longest[1]) if longest is not None else None,
             )
@@ -170,39 +172,43 @@ def _compiling(processes: list[Process], compile_times: Mapping[str, list[Compil
     return compiling
 
 
-def _joined(times: list[CompileTime]) -> list[_Span]:
+def _merged_spans(times: list[CompileTime]) -> list[_Span]:
     """Return the compilations of one rank; overlapping ones, such as a frame compiled inside another, are merged."""
-    joined: list[_Span] = []
+    merged: list[_Span] = []
     for time in sorted(times, key=lambda time: (time.start, time.seconds)):
         end = time.start + time.seconds
-        if joined and time.start <= joined[-1].end:
-            joined[-1].end = max(joined[-1].end, end)
-            joined[-1].times.append(time)
+        if merged and time.start <= merged[-1].end:
+            merged[-1].end = max(merged[-1].end, end)
+            merged[-1].times.append(time)
         else:
-            joined.append(_Span(time.start, end, [time]))
-    return joined
+            merged.append(_Span(time.start, end, [time]))
+    return merged
 
 
-def _crowded(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, float]]:
+def _crowded_times(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, float]]:
     """Return the times, in order, in which more than half of the ranks compile."""
-    changes = sorted(change for of_rank in spans for span in of_rank for change in ((span.start, 1), (span.end, -1)))
-    crowded: list[tuple[float, float]] = []
-    number, start = 0, 0.0
+    changes = sorted(
+        change for rank_spans in spans for span in rank_spans for change in ((span.start, 1), (span.end, -1))
+    )
+    times: list[tuple[float, float]] = []
+    compiling_ranks, start = 0, 0.0
     for moment, change in changes:
-        was_crowded = 2 * number > ranks
-        number += change
-        if 2 * number > ranks and not was_crowded:
+        was_crowded = 2 * compiling_ranks > ranks
+        compiling_ranks += change
+        if 2 * compiling_ranks > ranks and not was_crowded:
             start = moment
-        elif was_crowded and 2 * number <= ranks and moment > start:
-            crowded.append((start, moment))
-    return crowded
+        elif was_crowded and 2 * compiling_ranks <= ranks and moment > start:
+            times.append((start, moment))
+    return times
 
 
-def _uncrowded_parts(spans: list[_Span], crowded: list[tuple[float, float]]) -> Iterator[tuple[float, float, _Span]]:
+def _uncrowded_parts(
+    spans: list[_Span], crowded_times: list[tuple[float, float]]
+) -> Iterator[tuple[float, float, _Span]]:
     """Yield the parts of a rank's compilations during which at most half of the ranks compile."""
     for span in spans:
         start = span.start
-        overlapping = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded)  # type: ignore[misc]
+        overlapping = itertools.takewhile(lambda part, end=span.end: part[0] < end, crowded_times)  # type: ignore[misc]
         for first, last in overlapping:
             if last <= start:
                 continue

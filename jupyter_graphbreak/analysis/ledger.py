@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import CompileKey, Record
 
-_LIMIT = "Dynamo recompile limit exceeded"
+_LIMIT_CAUSE = "Dynamo recompile limit exceeded"
 #: Events that both our hooks and PyTorch's trace record, with the kinds of their records.
-_PAIRS = (
+_EVENT_KINDS = (
     ("Frames", additions.FrameStarted.kind, "dynamo_start"),
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
     ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
@@ -39,7 +39,7 @@ _MAX_ERROR_LENGTH = 300
 #: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: The beginnings of PyTorch's reasons for not compiling a frame again; the last two are from torch < 2.11.
-_LIMITS = (_LIMIT, "recompile_limit reached", "accumulated_recompile_limit reached")
+_LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
 
 
 @dataclass
@@ -97,7 +97,7 @@ class FrameLedger:
     pending_graph: additions.GraphStacks | None = None
 
     @property
-    def started(self) -> bool:
+    def is_started(self) -> bool:
         """Whether Dynamo began to compile the frame."""
         return self.start is not None or bool(self.trace_stack)
 
@@ -114,7 +114,7 @@ class FrameLedger:
         return "?", "?", 0
 
     @property
-    def compiled(self) -> bool:
+    def is_compiled(self) -> bool:
         """Whether compiled code resulted; the metric ``has_guarded_code`` is also true for skipped frames."""
         if self.metrics_lost:
             return self.given_up is None and bool(self.graphs or self.resumes)
@@ -128,12 +128,12 @@ class FrameLedger:
         if event.conditions.stack:
             return list(event.conditions.stack)
         stack = event.message.stack
-        at = 0
+        start = 0
         for caller in self.trace_stack[:-1]:
-            known = next((i for i in range(at, len(stack)) if _line(stack[i]) == _line(caller)), None)
-            at = known + 1 if known is not None else at
+            position = next((i for i in range(start, len(stack)) if _line(stack[i]) == _line(caller)), None)
+            start = position + 1 if position is not None else start
         name, filename, line = self.code
-        for index, entry in enumerate(stack[at:], start=at):
+        for index, entry in enumerate(stack[start:], start=start):
             is_same_function = _line(entry)[:2] == (filename, plain_function(name))
             if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
                 return stack[index:]
@@ -191,25 +191,27 @@ class Ledger:
     kinds: Counter[str] = field(default_factory=Counter)
 
     @property
-    def started(self) -> list[FrameLedger]:
+    def started_frames(self) -> list[FrameLedger]:
         """The frames that Dynamo began, in order."""
-        return [frame for frame in self.frames if frame.started]
+        return [frame for frame in self.frames if frame.is_started]
 
     def resumed_lines(self) -> dict[int, int]:
         """Return the line at which each resume function continues, by the id of its code object."""
-        resumes = (resume for frame in self.started for resume in frame.resumes)
+        resumes = (resume for frame in self.started_frames for resume in frame.resumes)
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
     def first_compilation_id(self, frame: FrameLedger) -> str | None:
         """Return the id of the first compilation of a frame's code object, ``None`` if it is the frame itself."""
-        first = next((f for f in self.frames if f.key.frame == frame.key.frame and f.started and f is not frame), None)
+        first = next(
+            (f for f in self.frames if f.key.frame == frame.key.frame and f.is_started and f is not frame), None
+        )
         return first.ident if first is not None else None
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
         if frame.refusal is not None and frame.refusal.code is not None:
             return frame.refusal.code
-        earlier = (f for f in self.frames if f.started and f.key.frame == frame.key.frame)
+        earlier = (f for f in self.frames if f.is_started and f.key.frame == frame.key.frame)
         first = next(earlier, None)
         return first.code if first is not None else frame.code
 
@@ -227,11 +229,11 @@ def read_records(records: Iterable[Record]) -> Ledger:
         reader.read(record)
     reader.ledger.notes += reader.notes()
     for frame in reader.ledger.frames:
-        _infer_giving_up(frame)
+        _mark_given_up(frame)
     error = reader.ledger.error
     # After an interrupt, the trace may lack the last events that our hooks saw.
     if reader.ledger.run.watched and (error is None or error.status != "interrupted"):
-        _infer_loss_of_metrics(reader.ledger.started)
+        _mark_lost_metrics(reader.ledger.started_frames)
         reader.ledger.notes += _disagreements(reader.ledger)
     return reader.ledger
 
@@ -255,7 +257,7 @@ class _LedgerReader:
         self.ledger = Ledger(packages=packages)
         self._names: dict[int, str] = {}  # file names by their number in the trace
         self._current: dict[CompileKey, FrameLedger] = {}
-        self._begun: Counter[CompileKey] = Counter()
+        self._compilations: Counter[CompileKey] = Counter()
         self._unreadable: Counter[str] = Counter()
         self._first_errors: dict[str, str] = {}
 
@@ -280,7 +282,8 @@ class _LedgerReader:
         return [
             Diagnostic(
                 "warning",
-                f"{_records(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read ({self._first_errors[kind]}).",
+                f"{_records_in_words(number)} {kind[:_MAX_ERROR_LENGTH]!r} could not be read "
+                f"({self._first_errors[kind]}).",
             )
             for kind, number in self._unreadable.items()
         ]
@@ -321,7 +324,7 @@ class _LedgerReader:
 
     def _read_frame_addition(self, record: Record, key: CompileKey, addition: additions.Addition) -> None:
         if isinstance(addition, additions.FrameStarted):
-            self._frame(key, fresh=True).start = addition
+            self._frame(key, is_new=True).start = addition
             return
         frame = self._frame(key)
         frame.attempts = max(frame.attempts, record.attempt + 1)
@@ -357,9 +360,9 @@ class _LedgerReader:
         if key is None:
             return
         if record.kind == "dynamo_start":
-            known = self._current.get(key)
+            current = self._current.get(key)
             # Our hooks record the same start just before. A log has only this entry.
-            frame = known if known is not None and not known.trace_stack else self._frame(key, fresh=True)
+            frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
             frame.trace_stack = [
                 StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
                 for entry in data["stack"]
@@ -373,15 +376,15 @@ class _LedgerReader:
             case "artifact:dynamo_error":
                 _add_failure(frame, record, self.ledger)
             case "artifact:recompile_reasons":
-                frame.recompile_reasons = _reasons(record.payload or "")
+                frame.recompile_reasons = _recompile_reasons(record.payload or "")
             case "dynamo_output_graph":
                 frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph))
                 frame.pending_graph = None
             case "compilation_metrics":
                 frame.metrics = data
-                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMITS):
+                if frame.refusal is None and str(data.get("fail_reason") or "").startswith(_LIMIT_REASONS):
                     frame.refusal = additions.FrameRefused(
-                        reason="recompile limit", registry=additions.RegistryEntry(_LIMIT)
+                        reason="recompile limit", registry=additions.RegistryEntry(_LIMIT_CAUSE)
                     )
                 self._note_cudagraph_skip(frame, data)
             case "bwd_compilation_metrics":
@@ -400,13 +403,13 @@ class _LedgerReader:
         if reason and (frame, reason) not in self.ledger.cudagraph_skips:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
-    def _frame(self, key: CompileKey, *, fresh: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``fresh`` starts a new one if the id is reused after a reset of Dynamo."""
-        known = self._current.get(key)
-        if known is not None and not (fresh and known.started):
-            return known
-        self._begun[key] += 1
-        number = self._begun[key]
+    def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
+        """Return the ledger of a compile id; ``is_new`` starts a new one, since a reset of Dynamo reuses ids."""
+        current = self._current.get(key)
+        if current is not None and not (is_new and current.is_started):
+            return current
+        self._compilations[key] += 1
+        number = self._compilations[key]
         frame = FrameLedger(key, f"{key}#{number}" if number > 1 else str(key))
         self._current[key] = frame
         self.ledger.frames.append(frame)
@@ -430,37 +433,43 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         given_up.raised = False  # the user saw no error: the function then runs eagerly
         ledger.kinds[record.kind] -= 1
         return
-    seen, frame.pending_break = frame.pending_break, None
-    message = messages.parse_break(text, seen.type if seen is not None else None, ledger.packages)
-    if seen is not None and seen.gb_id is not None and message.cause.gb_id is None:  # torch < 2.11 links only some
-        cause = msgspec.structs.replace(message.cause, gb_id=seen.gb_id, url=messages.page_url(seen.gb_id))
+    hooked_break, frame.pending_break = frame.pending_break, None
+    message = messages.parse_break(text, hooked_break.type if hooked_break is not None else None, ledger.packages)
+    if (
+        hooked_break is not None and hooked_break.gb_id is not None and message.cause.gb_id is None
+    ):  # torch < 2.11 links only some
+        cause = msgspec.structs.replace(
+            message.cause, gb_id=hooked_break.gb_id, url=messages.page_url(hooked_break.gb_id)
+        )
         message = msgspec.structs.replace(message, cause=cause)
-    frame.events.append(BreakEvent(message, record.attempt, seen or additions.Conditions(), ledger.records))
+    frame.events.append(BreakEvent(message, record.attempt, hooked_break or additions.Conditions(), ledger.records))
 
 
 def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
-    seen, frame.pending_failure = frame.pending_failure, None
-    exception = seen.type if seen is not None else None
-    if seen is not None and seen.message is not None:
-        parsed = messages.parse_reason(seen.message, exception)
-        leaf = seen.stack[-1] if seen.stack else None
+    hooked_failure, frame.pending_failure = frame.pending_failure, None
+    exception = hooked_failure.type if hooked_failure is not None else None
+    if hooked_failure is not None and hooked_failure.message is not None:
+        parsed = messages.parse_reason(hooked_failure.message, exception)
+        leaf = hooked_failure.stack[-1] if hooked_failure.stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
-        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(seen.stack))
+        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(hooked_failure.stack))
     else:
         message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
-    raised = seen is not None and seen.raised
+    raised = hooked_failure is not None and hooked_failure.raised
     last = frame.events[-1] if frame.events else None
-    if last is not None and last.attempt == record.attempt and not raised and _same_cause(last.message, message):
+    if last is not None and last.attempt == record.attempt and not raised and _is_same_cause(last.message, message):
         last.failed = True  # Dynamo logged the event, then the same exception left the frame
         if message.consequence is not None and last.message.consequence is None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
-    if seen is None and last is not None and last.attempt == record.attempt:
+    if hooked_failure is None and last is not None and last.attempt == record.attempt:
         last.failed = True  # in a log: Dynamo gave the frame up at the break it logged; an error is not logged earlier
         return
-    conditions = seen or additions.Conditions()
+    conditions = hooked_failure or additions.Conditions()
     frame.events.append(
-        BreakEvent(message, record.attempt, conditions, ledger.records, failed=True, raised=raised or seen is None)
+        BreakEvent(
+            message, record.attempt, conditions, ledger.records, failed=True, raised=raised or hooked_failure is None
+        )
     )
 
 
@@ -468,23 +477,23 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
     """Return an error's message with the callers of its frame added to its stack, which begins at the frame."""
     if not (frame.trace_stack and message.stack):
         return message
-    *callers, own = frame.trace_stack
+    *callers, own_entry = frame.trace_stack
     first = message.stack[0]
-    if (first.filename, plain_function(first.function)) != (own.filename, plain_function(own.function)):
+    if (first.filename, plain_function(first.function)) != (own_entry.filename, plain_function(own_entry.function)):
         return message
     return msgspec.structs.replace(message, stack=[*callers, *message.stack])
 
 
-def _infer_giving_up(frame: FrameLedger) -> None:
+def _mark_given_up(frame: FrameLedger) -> None:
     """Mark a frame as given up if its break leaves no code or resume function; torch < 2.11 does not record it."""
-    has_result = frame.compiled or frame.resumes
+    has_result = frame.is_compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True
 
 
-def _infer_loss_of_metrics(frames: list[FrameLedger]) -> None:
+def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
     """Mark a run as having lost its metrics if it has graphs but, by the metrics, no compiled frame."""
-    if any(frame.compiled for frame in frames):
+    if any(frame.is_compiled for frame in frames):
         return
     ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
     if any(frame.graphs or frame.resumes for frame in ended_well):
@@ -498,28 +507,28 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     If the hooks and the trace disagree, a report without breaks may be wrong.
     """
     sentences = []
-    for what, hook_kind, trace_kind in _PAIRS:
+    for events, hook_kind, trace_kind in _EVENT_KINDS:
         hooked, traced = ledger.kinds[hook_kind], ledger.kinds[trace_kind]
-        if hooked != traced and (what == "Frames" or not hooked or not traced):
-            sentences.append(f"{what} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
-    begun = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _PAIRS[0][1:]))
-    refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
-    if begun and not ledger.started and not refused:
-        sentences.append(f"Dynamo began {begun} compilations, but none could be read.")
-    if any(frame.metrics_lost for frame in ledger.started):
+        if hooked != traced and (events == "Frames" or not hooked or not traced):
+            sentences.append(f"{events} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
+    compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
+    any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
+    if compilations and not ledger.started_frames and not any_refused:
+        sentences.append(f"Dynamo began {compilations} compilations, but none could be read.")
+    if any(frame.metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
     return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
 
 
-def _same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
+def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> bool:
     return one.cause.gb_type == other.cause.gb_type and (other.line is None or one.line == other.line)
 
 
-def _records(number: int) -> str:
+def _records_in_words(number: int) -> str:
     return "A record" if number == 1 else f"{number} records"
 
 
-def _reasons(payload: str) -> list[str]:
+def _recompile_reasons(payload: str) -> list[str]:
     """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
 
     Reasons about code that a trial compiled are left out: that code is not a version of the program.

@@ -176,7 +176,7 @@ _MAX_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after any other place in the report.
 _LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
 #: The beginning of a statement whose head runs again after its body.
-_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
+_WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
 class SourceText(msgspec.Struct, frozen=True):
@@ -243,7 +243,7 @@ class Sources:
         self._functions: dict[str, dict[int, str]] = {}  # by file, qualified names by first line
         for text in self._texts.values():  # cells come first and in order, even if no location mentions them
             if text.kind == "cell":
-                self._id(text.filename)
+                self._source_id(text.filename)
 
     def kind(self, filename: str, function: str = "") -> Kind:
         """Return the kind of a frame's source; machinery is never shown."""
@@ -293,7 +293,7 @@ class Sources:
 
     def name_of(self, ident: str) -> str:
         """Return the user's name of the source with the given id."""
-        return next((self.name(filename) for filename, known in self._ids.items() if known == ident), ident)
+        return next((self.name(filename) for filename, source_id in self._ids.items() if source_id == ident), ident)
 
     def name_function(self, filename: str, line: int, name: str) -> None:
         """Store the qualified name of a function that begins at a line of the code."""
@@ -311,12 +311,12 @@ class Sources:
         text = self._texts.get(filename)
         kind = text.kind if text is not None else self.kind(filename)
         return Source(
-            id=self._id(filename),
+            id=self._source_id(filename),
             name=self.name(filename),
             kind="library" if kind == "machinery" else kind,
             path=None if kind == "cell" else self.path(filename),
             segments=list(text.segments) if text is not None else [],
-            functions=[FunctionName(*named) for named in sorted(self._functions.get(filename, {}).items())],
+            functions=[FunctionName(*function) for function in sorted(self._functions.get(filename, {}).items())],
         )
 
     def name(self, filename: str) -> str:
@@ -325,7 +325,7 @@ class Sources:
         name = text.name if text is not None else PurePath(filename).name or filename
         return _MARIMO_CELL.sub(r"marimo cell \1", name)
 
-    def in_words(self, text: str | None) -> str | None:
+    def with_user_names(self, text: str | None) -> str | None:
         """Return one of PyTorch's texts with the user's names and line numbers, and with shortened paths."""
         if text is None:
             return None
@@ -363,23 +363,31 @@ class Sources:
         """
         if line is None:
             return None
-        source = self._id(filename)
+        source = self._source_id(filename)
         text = self._texts.get(filename)
         name = plain_function(function) if function else None
         if text is None:
             return Location(source, line, line, function=name)
-        at = line + text.line_offset
-        expression = self._expression(text, at, columns)
+        source_line = line + text.line_offset
+        expression = self._expression_at(text, source_line, columns)
         if expression is not None and branches:
             tests = (whole_test(tree, expression) for tree in self._trees_of(text))
             expression = next(filter(None, tests), expression)
-        known = [self._line(text, number) for number in range(*_lines_of(expression))] if expression else []
-        lines = [line for line in known if line is not None]
-        if expression is None or len(lines) < len(known):
-            code = self._line(text, at)
-            return Location(source, at, at, function=name, code=code.strip()[:_MAX_CODE] if code is not None else None)
-        start = _characters(lines[0], expression.column)
-        end = _characters(lines[-1], expression.end_column)
+        expression_lines = (
+            [self._text_of_line(text, number) for number in range(*_lines_of(expression))] if expression else []
+        )
+        lines = [line for line in expression_lines if line is not None]
+        if expression is None or len(lines) < len(expression_lines):
+            code = self._text_of_line(text, source_line)
+            return Location(
+                source,
+                source_line,
+                source_line,
+                function=name,
+                code=code.strip()[:_MAX_CODE] if code is not None else None,
+            )
+        start = _character_offset(lines[0], expression.column)
+        end = _character_offset(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][start:]
         # Python sees the lines after the first without the indentation of the cell.
@@ -399,8 +407,8 @@ class Sources:
 
     def filename_ending_with(self, path: str) -> str | None:
         """Return the file name of the recorded source whose path ends with ``path``, if there is exactly one."""
-        known = [filename for filename in self._texts if filename.endswith(path)]
-        return known[0] if len(known) == 1 else None
+        matching = [filename for filename in self._texts if filename.endswith(path)]
+        return matching[0] if len(matching) == 1 else None
 
     def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
         """Return the place of a stack entry."""
@@ -413,14 +421,14 @@ class Sources:
         operands, because the whole test counts as one place. If the text is unknown, the answer is yes.
         """
         text = self._texts.get(filename)
-        at = line + self.line_offset(filename)
-        code = self._line(text, at) if text is not None else None
+        source_line = line + self.line_offset(filename)
+        code = self._text_of_line(text, source_line) if text is not None else None
         if text is None or code is None:
             return True
         trees = self._trees_of(text)
-        if branches and any(is_in_long_test(tree, at) for tree in trees):
+        if branches and any(is_in_long_test(tree, source_line) for tree in trees):
             return True
-        return _HEAD.match(code) is not None or any(is_in_head(tree, at) for tree in trees)
+        return _WITH_OR_WHILE_HEAD.match(code) is not None or any(is_in_head(tree, source_line) for tree in trees)
 
     def rest_of_function(self, filename: str, line: int | None, name: str) -> Location | None:
         """Return the lines from one line of a function to its end, or only that line if the text is unknown.
@@ -437,10 +445,10 @@ class Sources:
         if start is None or text is None:
             return start
         return msgspec.structs.replace(
-            start, end_line=max(start.line, self._end(text, start.line, plain_function(name)))
+            start, end_line=max(start.line, self._last_line_of_function(text, start.line, plain_function(name)))
         )
 
-    def _end(self, text: SourceText, line: int, name: str) -> int:
+    def _last_line_of_function(self, text: SourceText, line: int, name: str) -> int:
         """Return the last line of the function around a line, both with the user's line numbers."""
         ends = (end_in_tree(tree, line, name) for tree in self._trees_of(text))
         end = next((end for end in ends if end is not None), None)
@@ -464,18 +472,24 @@ class Sources:
         breaks, other_places : iterable of Location or None
             The places of breaks, and all other places in the report.
         """
-        near: dict[str, set[int]] = {}
+        nearby_lines: dict[str, set[int]] = {}
         for places, distance in ((breaks, _LINES_AROUND_BREAK), (other_places, _LINES_AROUND_PLACE)):
             for place in places:
                 if place is not None:
-                    near.setdefault(place.source, set()).update(range(place.line - distance, place.line + distance + 1))
-        shown = []
+                    nearby_lines.setdefault(place.source, set()).update(
+                        range(place.line - distance, place.line + distance + 1)
+                    )
+        sources = []
         for source in map(self.source, self.files().values()):
             segments = source.segments
             if source.kind == "library":
-                segments = [part for segment in segments for part in _parts(segment, near.get(source.id, set()))]
-            shown.append(msgspec.structs.replace(source, segments=segments))
-        return shown
+                segments = [
+                    part
+                    for segment in segments
+                    for part in _parts_with_lines(segment, nearby_lines.get(source.id, set()))
+                ]
+            sources.append(msgspec.structs.replace(source, segments=segments))
+        return sources
 
     def path(self, filename: str) -> str:
         """Return a path without the folders that identify the machine, because reports are shared."""
@@ -485,14 +499,14 @@ class Sources:
             return self._shortened[root] + path.removeprefix(root)
         return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
 
-    def _id(self, filename: str) -> str:
+    def _source_id(self, filename: str) -> str:
         if filename not in self._ids:
             text = self._texts.get(filename)
             same_cell_ids = (ident for other, ident in self._ids.items() if _is_same_cell(text, self._texts.get(other)))
             self._ids[filename] = next(same_cell_ids, f"s{len(set(self._ids.values())) + 1}")
         return self._ids[filename]
 
-    def _line(self, text: SourceText, line: int) -> str | None:
+    def _text_of_line(self, text: SourceText, line: int) -> str | None:
         lines = self._lines.get(text.filename)
         if lines is None:
             lines = self._lines[text.filename] = {n + text.line_offset: code for n, code in text.lines.items()}
@@ -500,22 +514,22 @@ class Sources:
                 lines.update(enumerate(segment.text.split("\n"), start=segment.first_line))
         return lines.get(line)
 
-    def _expression(
+    def _expression_at(
         self, text: SourceText, line: int, columns: tuple[int | None, int | None, int | None]
     ) -> ExpressionRange | None:
         """Return the range of the expression at the given columns of a line, with the user's line numbers."""
-        column, end_column, last = columns
-        first = self._line(text, line)
+        column, end_column, last_line = columns
+        first = self._text_of_line(text, line)
         if column is None or end_column is None or first is None:
             return None
         column, end_column = column + text.indent, end_column + text.indent
-        end_line = last + text.line_offset if last is not None else None
+        end_line = last_line + text.line_offset if last_line is not None else None
         for shift in (0, _MARIMO_INDENT) if text.kind == "file" else (0,):
             for tree in self._trees_of(text):
                 expression = find_expression(tree, line, column + shift, end_column + shift, end_line)
                 if expression is not None:
                     return expression
-        if end_line is None or self._line(text, end_line) is None:
+        if end_line is None or self._text_of_line(text, end_line) is None:
             return None
         exact = ExpressionRange(line, column, end_line, end_column)
         return exact if end_line > line or first.encode()[column:end_column].strip() else None
@@ -538,14 +552,16 @@ def _trees(text: SourceText) -> Iterator[ast.Module]:
             yield ast.increment_lineno(tree, segment.first_line - 1)
 
 
-def _parts(segment: Segment, lines: set[int]) -> Iterator[Segment]:
+def _parts_with_lines(segment: Segment, lines: set[int]) -> Iterator[Segment]:
     """Yield the parts of a segment that consist of the given lines."""
     text = segment.text.split("\n")
-    kept = [index for index in range(len(text)) if segment.first_line + index in lines]
-    for position, index in enumerate(kept):
-        if position and kept[position - 1] == index - 1:
+    indices = [index for index in range(len(text)) if segment.first_line + index in lines]
+    for position, index in enumerate(indices):
+        if position and indices[position - 1] == index - 1:
             continue
-        end = next((i for i, j in zip(kept[position:], kept[position + 1 :], strict=False) if j != i + 1), kept[-1])
+        end = next(
+            (i for i, j in zip(indices[position:], indices[position + 1 :], strict=False) if j != i + 1), indices[-1]
+        )
         yield Segment(segment.first_line + index, "\n".join(text[index : end + 1]))
 
 
@@ -556,7 +572,7 @@ def _is_same_cell(one: SourceText | None, other: SourceText | None) -> bool:
     return (one.name, one.segments) == (other.name, other.segments)
 
 
-def _characters(text: str, utf8_offset: int) -> int:
+def _character_offset(text: str, utf8_offset: int) -> int:
     return len(text.encode()[:utf8_offset].decode(errors="ignore"))
 
 
@@ -576,11 +592,11 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
     runners = [index for index, entry in enumerate(entries) if is_runner(sources.module_path(entry.filename))]
     program = runners[-1] + 1 if runners else 0
     kinds = [(entry, sources.kind(entry.filename, entry.function)) for entry in entries[program:]]
-    kept = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
-    kinds_kept = [kind for _, kind in kept]
-    own = next((kinds_kept.index(kind) for kind in ("cell", "file") if kind in kinds_kept), 0)
+    user_entries = [(entry, kind) for entry, kind in kinds if kind != "machinery"]
+    user_kinds = [kind for _, kind in user_entries]
+    first_own = next((user_kinds.index(kind) for kind in ("cell", "file") if kind in user_kinds), 0)
     collapsed: list[StackEntry] = []
-    for entry, _ in kept[own:]:
+    for entry, _ in user_entries[first_own:]:
         if collapsed and _continues_caller(entry, collapsed[-1]):
             collapsed[-1] = entry
         else:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from jupyter_graphbreak.records.records import is_inserted_frame
 
 #: Files and folders of machinery, as :meth:`.package_paths.PackagePaths.module_path` returns them.
-_FILES = (
+_MACHINERY_FILES = (
     "IPython/", "ipykernel/", "ipykernel_launcher.py", "asyncio/", "tornado/", "traitlets/", "zmq/",
     "jupyter_client/", "nest_asyncio", "runpy.py", "<frozen ", "threading.py", "concurrent/futures/",
     "contextlib.py", "debugpy/", "pydevd", "_pydevd", "torch/_dynamo/", "torch/_compile.py",
     "torch/_utils_internal.py", "torch/_functorch/", "torch/_inductor/", "torch/compiler/", "torch/fx/",
     "jupyter_graphbreak/",
 )  # fmt: skip
-_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
+_MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 #: Files that run a program; the stack outside them belongs to a different program.
-_RUNNERS = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/compiling/programs.py"}
+_RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/compiling/programs.py"}
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:
@@ -30,12 +30,12 @@ def is_machinery(module_path: str | None, function: str) -> bool:
     if module_path is None:
         return False
     return (
-        module_path.startswith(_FILES)
+        module_path.startswith(_MACHINERY_FILES)
         or is_inserted_frame(module_path, function)
-        or (module_path, function) in _FUNCTIONS
+        or (module_path, function) in _MACHINERY_FUNCTIONS
     )
 
 
 def is_runner(module_path: str | None) -> bool:
     """Return whether a file runs a program."""
-    return module_path in _RUNNERS
+    return module_path in _RUNNER_FILES

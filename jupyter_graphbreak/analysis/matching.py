@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Line = tuple[str, int]  # source id, line number
 #: Outcomes of frames that were traced to the end.
-_TRACED = {"compiled", "empty"}
+_TRACED_OUTCOMES = {"compiled", "empty"}
 
 
 class _Function(NamedTuple):
@@ -37,7 +37,7 @@ class _Function(NamedTuple):
     line: int
 
 
-class Reuse:
+class ReusableCode:
     """The code of one run that the other run may have reused instead of compiling it.
 
     Parameters
@@ -67,35 +67,40 @@ class Reuse:
                 self._refused[skipped.break_].append(skipped)
         self._cells = {source.id for source in run.sources if source.kind == "cell"}
         self._texts = [segment.text for source in other.sources if source.kind == "cell" for segment in source.segments]
-        self._names = _paths(run)
-        names_of_other = _paths(other)
-        other_frames = [(_identity(frame, names_of_other), frame) for frame in other.frames]
-        begun = {function for function, _ in other_frames}
-        skipped_by_other = {_identity(skipped, names_of_other) for skipped in other.skipped}
+        self._names = _source_paths(run)
+        names_of_other = _source_paths(other)
+        other_frames = [(_function_identity(frame, names_of_other), frame) for frame in other.frames]
+        compiled_by_other = {function for function, _ in other_frames}
+        skipped_by_other = {_function_identity(skipped, names_of_other) for skipped in other.skipped}
         #: Functions that the other run may have reused, even if it compiled a further version of them.
-        self._held = (
-            {_identity(frame, self._names) for frame in run.frames} - begun
+        self._reusable_functions = (
+            {_function_identity(frame, self._names) for frame in run.frames} - compiled_by_other
             if other.held is None
             else {_Function(held.source, held.function, held.line) for held in other.held}
         )
-        self._reused = self._held - begun - skipped_by_other
+        self._reused = self._reusable_functions - compiled_by_other - skipped_by_other
         #: Frames that the other run compiled from scratch.
-        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._held]
+        self._compiled_afresh = [frame for function, frame in other_frames if function not in self._reusable_functions]
         self.hidden = [break_ for break_ in unmatched if self._may_be_hidden(break_)]
-        self._hidden = set(map(id, self.hidden))
-        gone = [part for break_ in unmatched if id(break_) not in self._hidden for part in self._parts(break_)]
-        self._gone = {_identity(part, self._names) for part in gone}
+        self._hidden_ids = set(map(id, self.hidden))
+        traced_parts = [
+            part for break_ in unmatched if id(break_) not in self._hidden_ids for part in self._code_of_break(break_)
+        ]
+        self._traced_again = {_function_identity(part, self._names) for part in traced_parts}
 
     @property
     def functions(self) -> list[Frame | Skipped]:
         """The functions that the other run did not compile, each once, those with hidden breaks first."""
         of_breaks = [
-            part for break_ in self.hidden for part in self._parts(break_) if _identity(part, self._names) in self._held
+            part
+            for break_ in self.hidden
+            for part in self._code_of_break(break_)
+            if _function_identity(part, self._names) in self._reusable_functions
         ]
         silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
         for part in [*of_breaks, *silent]:
-            unique.setdefault(_identity(part, self._names), part)
+            unique.setdefault(_function_identity(part, self._names), part)
         return list(unique.values())
 
     @property
@@ -110,8 +115,8 @@ class Reuse:
         left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
         graphs = [graph for graph in run.graphs if graph.frame not in left_out]
-        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden]
-        spent = [frame.compile_s for frame in frames if frame.compile_s is not None]
+        breaks = [break_ for break_ in run.breaks if id(break_) not in self._hidden_ids]
+        seconds = [frame.compile_s for frame in frames if frame.compile_s is not None]
         return (
             Summary(
                 frames=len(frames),
@@ -124,21 +129,21 @@ class Reuse:
                 recompiles=sum(not {recompile.frame, recompile.of} & left_out for recompile in run.recompiles),
                 errors=sum(frame.outcome == "error" for frame in frames),
             ),
-            Timing(compile_s=sum(spent) if spent else None),
+            Timing(compile_s=sum(seconds) if seconds else None),
         )
 
     def _is_left_out(self, part: Frame | Skipped) -> bool:
         """Return whether the other run seems to have reused a function instead of compiling it."""
-        function = _identity(part, self._names)
-        return function in self._reused and function not in self._gone
+        function = _function_identity(part, self._names)
+        return function in self._reused and function not in self._traced_again
 
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
-        parts = self._parts(break_)
-        held = any(_identity(part, self._names) in self._held for part in parts)
+        parts = self._code_of_break(break_)
+        held = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
         return held and not self._was_traced(parts) and not self._is_not_called(break_)
 
-    def _parts(self, break_: Break) -> list[Frame | Skipped]:
+    def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
         idents = dict.fromkeys(occurrence.frame for occurrence in break_.occurrences if occurrence.frame is not None)
         refused = self._refused.get(break_.id, ())
@@ -151,7 +156,7 @@ class Reuse:
         compiled = [
             frame for frame in self._compiled_afresh if frame.function in functions and _first_line(frame) in begins
         ]
-        return bool(compiled) and all(frame.outcome in _TRACED for frame in compiled)
+        return bool(compiled) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled)
 
     def _is_not_called(self, break_: Break) -> bool:
         """Return whether the text of the other run's cells lacks a call that led to a break."""
@@ -165,12 +170,12 @@ class Reuse:
         return bool(self._texts) and any(not any(call.search(text) for text in self._texts) for call in calls)
 
 
-def _paths(report: Report) -> dict[str, str]:
+def _source_paths(report: Report) -> dict[str, str]:
     """Return for each source a name that stays the same as long as the source is not edited."""
     return {source.id: source.path or source.name for source in reversed(report.sources)}
 
 
-def _identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
+def _function_identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
     """Return the identity of a function, which stays the same as long as the function is not edited."""
     place = part.location
     if place is None or place.source not in names:
@@ -189,41 +194,44 @@ _MAX_STEPS = 100_000_000
 def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
     moved_to = _corresponding_lines(before, after)
-    pairs, gone, new = _matched(before.breaks, after.breaks, moved_to)
+    pairs, gone, new = _match_breaks(before.breaks, after.breaks, moved_to)
     old_names, new_names = _names(before), _names(after)
-    later = Reuse(before, after, gone, moved_to)
-    earlier = Reuse(after, before, new, {now: old for old, now in moved_to.items()})
-    in_part = later.hides_something or earlier.hides_something
-    hidden = {id(break_) for break_ in (*later.hidden, *earlier.hidden)}
-    gone = [old for old in gone if id(old) not in hidden]
-    new = [now for now in new if id(now) not in hidden]
-    moved = [(old, now) for old, now in pairs if _place(old, old_names) != _place(now, new_names)]
-    shifted = {now.id for _, now in moved}
+    after_reuse = ReusableCode(before, after, gone, moved_to)
+    before_reuse = ReusableCode(after, before, new, {now: old for old, now in moved_to.items()})
+    is_partial = after_reuse.hides_something or before_reuse.hides_something
+    hidden_ids = {id(break_) for break_ in (*after_reuse.hidden, *before_reuse.hidden)}
+    gone = [old for old in gone if id(old) not in hidden_ids]
+    new = [now for now in new if id(now) not in hidden_ids]
+    moved = [(old, now) for old, now in pairs if _break_place(old, old_names) != _break_place(now, new_names)]
+    moved_ids = {now.id for _, now in moved}
     return Changes(
-        before=_figures(before, later if in_part else None),
-        after=_figures(after, earlier if in_part else None),
+        before=_run_figures(before, after_reuse if is_partial else None),
+        after=_run_figures(after, before_reuse if is_partial else None),
         breaks=[
-            *(_change("gone", old, _place(old, old_names), None) for old in gone),
-            *(_change("new", now, None, _place(now, new_names)) for now in new),
-            *(_change("moved", now, _place(old, old_names), _place(now, new_names)) for old, now in moved),
-            *(_change("unknown", old, _place(old, old_names), None) for old in later.hidden),
-            *(_change("unknown", now, None, _place(now, new_names)) for now in earlier.hidden),
+            *(_break_change("gone", old, _break_place(old, old_names), None) for old in gone),
+            *(_break_change("new", now, None, _break_place(now, new_names)) for now in new),
+            *(
+                _break_change("moved", now, _break_place(old, old_names), _break_place(now, new_names))
+                for old, now in moved
+            ),
+            *(_break_change("unknown", old, _break_place(old, old_names), None) for old in after_reuse.hidden),
+            *(_break_change("unknown", now, None, _break_place(now, new_names)) for now in before_reuse.hidden),
         ],
-        same=[now.id for _, now in pairs if now.id not in shifted],
+        same=[now.id for _, now in pairs if now.id not in moved_ids],
         reused=[
-            *(_reused(part, old_names, "after") for part in later.functions),
-            *(_reused(part, new_names, "before") for part in earlier.functions),
+            *(_reused(part, old_names, "after") for part in after_reuse.functions),
+            *(_reused(part, new_names, "before") for part in before_reuse.functions),
         ],
     )
 
 
 def same_breaks(before: Report, after: Report) -> dict[str, str]:
     """Return, for each break that both runs have, its id in the later run by its id in the earlier run."""
-    pairs, _, _ = _matched(before.breaks, after.breaks, _corresponding_lines(before, after))
+    pairs, _, _ = _match_breaks(before.breaks, after.breaks, _corresponding_lines(before, after))
     return {old.id: now.id for old, now in pairs}
 
 
-def _matched(
+def _match_breaks(
     before: list[Break], after: list[Break], moved_to: dict[Line, Line]
 ) -> tuple[list[tuple[Break, Break]], list[Break], list[Break]]:
     """Pair the breaks of two runs, the most certain first; return the pairs and the unpaired breaks of each run."""
@@ -239,8 +247,8 @@ def _matched(
         return " ".join(text.split()) if text is not None else None
 
     def old_line(break_: Break) -> Any:
-        at = line(break_)
-        return moved_to.get(at, break_.id) if at is not None else None  # a deleted line matches no other line
+        place = line(break_)
+        return moved_to.get(place, break_.id) if place is not None else None  # a deleted line matches no other line
 
     # Keys of a break in the earlier and in the later run, from the most to the least certain.
     keys: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
@@ -256,7 +264,7 @@ def _matched(
         paired: set[int] = set()
         for now in new:
             waiting[now.gb_type, new_key(now)].append(now)
-        left = []
+        unmatched = []
         for old in gone:
             matching = waiting.get((old.gb_type, old_key(old)))
             if matching:
@@ -264,8 +272,8 @@ def _matched(
                 pairs.append((old, now))
                 paired.add(id(now))
             else:
-                left.append(old)
-        gone, new = left, [now for now in new if id(now) not in paired]
+                unmatched.append(old)
+        gone, new = unmatched, [now for now in new if id(now) not in paired]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 
@@ -275,35 +283,37 @@ def _corresponding_lines(before: Report, after: Report) -> dict[Line, Line]:
     lines: dict[Line, Line] = {}
     for old, new in _corresponding_sources(before, after):
         old_lines, new_lines = list(_lines(old)), list(_lines(new))
-        for start, new_start, number in _aligned([text for _, text in old_lines], [text for _, text in new_lines]):
+        for start, new_start, number in _aligned_blocks(
+            [text for _, text in old_lines], [text for _, text in new_lines]
+        ):
             for offset in range(number):
-                at, to = old_lines[start + offset][0], new_lines[new_start + offset][0]
-                lines[old.id, at] = (new.id, to)
+                old_line, new_line = old_lines[start + offset][0], new_lines[new_start + offset][0]
+                lines[old.id, old_line] = (new.id, new_line)
     return lines
 
 
-def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
+def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the blocks of corresponding lines in two texts: the start in each text, and the number of lines.
 
     A text diff takes far too long for long texts with many equal lines. In these, only unique lines, and equal lines
     at the beginning and at the end, correspond.
     """
-    first = _common_prefix_length(old, new)
-    last = _common_prefix_length(old[first:][::-1], new[first:][::-1])
-    yield 0, 0, first
-    yield len(old) - last, len(new) - last, last
-    old, new = old[first : len(old) - last], new[first : len(new) - last]
+    prefix = _common_prefix_length(old, new)
+    suffix = _common_prefix_length(old[prefix:][::-1], new[prefix:][::-1])
+    yield 0, 0, prefix
+    yield len(old) - suffix, len(new) - suffix, suffix
+    old, new = old[prefix : len(old) - suffix], new[prefix : len(new) - suffix]
     counts, new_counts = Counter(old), Counter(new)
     steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
     if steps > _MAX_STEPS:
         places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
-        once = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
-        for start, new_start in _longest_rising(once):
-            yield first + start, first + new_start, 1
+        unique_pairs = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
+        for start, new_start in _longest_increasing_series(unique_pairs):
+            yield prefix + start, prefix + new_start, 1
         return
-    for kind, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal" or (kind == "replace" and end - start == new_end - new_start):
-            yield first + start, first + new_start, end - start
+    for change, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if change == "equal" or (change == "replace" and end - start == new_end - new_start):
+            yield prefix + start, prefix + new_start, end - start
 
 
 def _common_prefix_length(old: list[str], new: list[str]) -> int:
@@ -312,19 +322,19 @@ def _common_prefix_length(old: list[str], new: list[str]) -> int:
     return next((place for place, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
-def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest series of pairs, sorted by their first numbers, in which the second numbers rise as well."""
     ends: list[int] = []  # for each length, the last pair of the series that ends lowest
-    before: list[int] = []
+    predecessors: list[int] = []
     for index, (_, second) in enumerate(pairs):
         length = bisect_left(ends, second, key=lambda end: pairs[end][1])
-        before.append(ends[length - 1] if length else -1)
+        predecessors.append(ends[length - 1] if length else -1)
         ends[length : length + 1] = [index]
     rising = []
     index = ends[-1] if ends else -1
     while index >= 0:
         rising.append(pairs[index])
-        index = before[index]
+        index = predecessors[index]
     return rising[::-1]
 
 
@@ -354,16 +364,16 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 def _names(report: Report) -> dict[str, str]:
     """Return the names of sources; the cell that ran has the name "", because its number changes with every run."""
     names = {source.id: source.name for source in report.sources}
-    own = next((source.id for source in report.sources if source.kind == "cell"), None)
-    return {**names, own: ""} if own is not None else names
+    cell = next((source.id for source in report.sources if source.kind == "cell"), None)
+    return {**names, cell: ""} if cell is not None else names
 
 
-def _place(part: Break | Frame | Skipped, names: dict[str, str]) -> BreakPlace | None:
+def _break_place(part: Break | Frame | Skipped, names: dict[str, str]) -> BreakPlace | None:
     location = part.location
     return BreakPlace(names.get(location.source) or None, location.line) if location is not None else None
 
 
-def _change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPlace | None) -> BreakChange:
+def _break_change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPlace | None) -> BreakChange:
     location = break_.location
     return BreakChange(
         change=kind,
@@ -378,10 +388,10 @@ def _change(kind: Any, break_: Break, before: BreakPlace | None, after: BreakPla
 
 
 def _reused(part: Frame | Skipped, names: dict[str, str], run: Any) -> Reused:
-    return Reused(part.function, _place(part, names), run)
+    return Reused(part.function, _break_place(part, names), run)
 
 
-def _figures(report: Report, compared: Reuse | None) -> RunFigures:
-    own = next((source.name for source in report.sources if source.kind == "cell"), None)
+def _run_figures(report: Report, compared: ReusableCode | None) -> RunFigures:
+    cell_name = next((source.name for source in report.sources if source.kind == "cell"), None)
     summary, timing = compared.figures() if compared is not None else (report.summary, report.timing)
-    return RunFigures(own, report.status, summary, timing)
+    return RunFigures(cell_name, report.status, summary, timing)

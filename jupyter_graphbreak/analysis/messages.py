@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.knowledge.causes import known_cause, name_of_former_text
+from jupyter_graphbreak.knowledge.causes import cause_name_of_former_text, known_cause
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
 
@@ -24,7 +24,9 @@ _REASON = "Graph Break Reason: "
 _AFTER_REASON = re.compile(r"\n[ \t]*(?:User code traceback:|Stack variable source attribution)")
 _TRACEBACK = re.compile(r"(?:User code traceback:|from user code:?)\s*\n(?P<stack>.*?)(?:\n\n|\Z)", re.DOTALL)
 _GB_ID = re.compile(r"(?P<url>https?://\S{0,200}?/gb/(?P<id>gb\d{1,9})\.html)")
-_CHAINED = re.compile(r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n")
+_CHAINED_BREAK = re.compile(
+    r"\n[ \t]*\*\*\* While handling this graph break, another graph break occurred: \*\*\*\s*\n"
+)
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*(?P<type>[A-Z]\w*)(?:: (?P<message>.*))?\Z", re.MULTILINE | re.DOTALL)
 
 #: Torch 2.9 and 2.10 put the code object, with its address and file, before the reason why a call is skipped.
@@ -36,12 +38,12 @@ _OPERATION = re.compile(r'^ *File ".*symbolic_convert\.py", line \d+, in ([A-Z][
 
 # The opening sentences of a message.
 _CANNOT_RESUME = "Encountered graph break that we cannot resume from."
-_FAILED = "Failed to handle graph break gracefully."
-_PREFIX = re.compile(
+_FAILED_SENTENCE = "Failed to handle graph break gracefully."
+_OPENING_SENTENCES = re.compile(
     r"\A(?:Encountered graph break when attempting to trace [^\n]*|"
     + re.escape(_CANNOT_RESUME)
     + r"[^\n]*|"
-    + re.escape(_FAILED)
+    + re.escape(_FAILED_SENTENCE)
     + r"[^\n]*):\n\n"
 )
 
@@ -109,7 +111,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
-    place = (header["file"], int(header["line"])) if header and stack == traced else _leaf(stack)
+    place = (header["file"], int(header["line"])) if header and stack == traced else _innermost_place(stack)
     operation = _OPERATION.search(text)
     return BreakMessage(
         cause=message.cause,
@@ -129,15 +131,15 @@ def parse_error(text: str, exception: str | None = None, packages: PackagePaths 
     match = _last_exception(text)
     name = exception or (match["type"] if match else None)
     message = parse_reason(_exception_message(text), name)
-    file, line = _leaf(stack)
+    file, line = _innermost_place(stack)
     return BreakMessage(message.cause, message.consequence, None, file, line, stack)
 
 
 def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     """Parse the message of an exception, without the sentences around it."""
-    body = _PREFIX.sub("", text)
+    body = _OPENING_SENTENCES.sub("", text)
     body = re.split(r"\nfrom user code:?\s*\n", body, maxsplit=1)[0].rstrip("\n")
-    parts = _CHAINED.split(body)
+    parts = _CHAINED_BREAK.split(body)
     causes = [_cause(part, exception) for part in parts]
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
 
@@ -153,15 +155,15 @@ def other_names(cause: Cause, reasons: list[str]) -> list[str]:
         The names in ``torch._dynamo.explain`` and in Dynamo's debug log: the reasons why a graph was compiled.
     """
     internal = [reason for reason in dict.fromkeys(reasons) if "\n" not in reason and reason != cause.gb_type]
-    known = known_cause(cause.gb_id, cause.gb_type).also_reported_as
-    former = [name for name in known if not any(name in reason for reason in internal)]
+    former_names = known_cause(cause.gb_id, cause.gb_type).also_reported_as
+    former = [name for name in former_names if not any(name in reason for reason in internal)]
     return [*internal, *former]
 
 
 def _continuation(reason: str) -> Continuation | None:
     if reason.startswith(_CANNOT_RESUME):
         return "rest eager"
-    if reason.startswith(_FAILED):
+    if reason.startswith(_FAILED_SENTENCE):
         return "skip"
     if reason.startswith("Encountered graph break when attempting to trace"):
         return "resume"
@@ -170,15 +172,15 @@ def _continuation(reason: str) -> Continuation | None:
 
 def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
-    head, _, rest = text.strip("\n").partition("\n  Explanation:")
-    if not rest and link is None:
+    head, _, after_explanation = text.strip("\n").partition("\n  Explanation:")
+    if not after_explanation and link is None:
         # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
         # the explanation.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
-        name = name_of_former_text(first) or exception
+        name = cause_name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)
     head = re.split(r"\n  Higher Order Operator:", head, maxsplit=1)[0]
-    body, _, context = rest.partition("\n  Developer debug context:")
+    body, _, context = after_explanation.partition("\n  Developer debug context:")
     explanation, *hints = re.split(r"\n  Hint:", "\n" + body if body.startswith("  Hint:") else body)
     return Cause(
         gb_type=head.strip().splitlines()[-1] if head.strip() else exception or "unknown",
@@ -202,7 +204,7 @@ def _reason(text: str) -> str | None:
     return text[start + len(_REASON) : end.start()] if end is not None else None
 
 
-def _leaf(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
+def _innermost_place(stack: list[StackEntry]) -> tuple[str, int | None] | tuple[None, None]:
     return (stack[-1].filename, stack[-1].line) if stack else (None, None)
 
 

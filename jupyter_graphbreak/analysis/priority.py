@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.eager import counted_functions
+from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.schema import BreakCost
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def with_priorities(report: AnyReport) -> AnyReport:
         for break_ in report.breaks
     ]
     return replace(
-        report, breaks=breaks, order=[break_.id for break_ in sorted(breaks, key=_rank(libraries, _times(report)))]
+        report,
+        breaks=breaks,
+        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, _break_times(report)))],
     )
 
 
@@ -62,7 +64,7 @@ def _costs(report: Report) -> dict[str, BreakCost]:
         costs[break_.id] = BreakCost(
             graphs=len(graphs - first),
             compile_s=round(sum(seconds), 6) if seconds else None,
-            eager=len(counted_functions(report, eager)),
+            eager=len(functions_worth_counting(report, eager)),
         )
     return costs
 
@@ -76,11 +78,11 @@ def _first_graphs(report: Report) -> set[str]:
     def entry_of(ident: str) -> str:
         seen = {ident}
         while (frame := frames.get(ident)) is not None:
-            above = frame.caller or broken_in.get(broken_at.get(frame.resume or "") or "")
-            if above is None or above in seen:
+            outer_frame = frame.caller or broken_in.get(broken_at.get(frame.resume or "") or "")
+            if outer_frame is None or outer_frame in seen:
                 break
-            seen.add(above)
-            ident = above
+            seen.add(outer_frame)
+            ident = outer_frame
         return ident
 
     first: dict[str, str] = {}
@@ -89,13 +91,13 @@ def _first_graphs(report: Report) -> set[str]:
     return set(first.values())
 
 
-def _times(report: Report) -> dict[str, float]:
+def _break_times(report: Report) -> dict[str, float]:
     """Return the measured cost of each break in microseconds per call.
 
     It is the time saved by a remedy for this break alone, or else the time of the parts that belong to the break. A
     remedy saves more than these parts, because resuming after a break takes time.
     """
-    alone = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
+    single_breaks = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
     times: dict[str, float] = {}
     for entry in report.cost.entries if report.cost is not None else []:
         if not entry.settled:
@@ -105,15 +107,15 @@ def _times(report: Report) -> dict[str, float]:
             if part.kind != "graph" and part.break_ is not None:
                 measured[part.break_] += part.time.median_us
         for remedied in entry.remedied:
-            if len(remedied.remedies) == 1 and remedied.remedies[0] in alone:
-                fixed = alone[remedied.remedies[0]]
-                measured[fixed] = max(0.0, entry.compiled.median_us - remedied.time.median_us)
+            if len(remedied.remedies) == 1 and remedied.remedies[0] in single_breaks:
+                break_id = single_breaks[remedied.remedies[0]]
+                measured[break_id] = max(0.0, entry.compiled.median_us - remedied.time.median_us)
         for ident, time in measured.items():
             times[ident] = max(times.get(ident, 0.0), time)
     return times
 
 
-def _rank(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
+def _ranking(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
     def rank(break_: Break) -> tuple[int, float, int]:
         source = _library(break_, libraries)
         time = times.get(break_.id, 0.0)

@@ -21,11 +21,11 @@ def parse_python(text: str) -> ast.Module | None:
     The magics and shell commands of a notebook count as ``pass``. The text may be indented, such as a method without
     its class.
     """
-    first, _, rest = text.partition("\n")
+    first, _, remaining_lines = text.partition("\n")
     if first.startswith("%%"):
         # Further down, a percent sign is part of a string or an expression. IPython dedents the lines below the magic.
-        tree = _try_parse(rest) if _is_indented(rest) else None
-        tree = ast.increment_lineno(tree, 1) if tree is not None else _try_parse(f"pass\n{rest}")
+        tree = _try_parse(remaining_lines) if _is_indented(remaining_lines) else None
+        tree = ast.increment_lineno(tree, 1) if tree is not None else _try_parse(f"pass\n{remaining_lines}")
         if tree is not None:
             return tree
     return _try_parse(text) or _try_parse("\n".join(map(_without_command, text.split("\n"))))
@@ -49,12 +49,12 @@ def without_warnings() -> Iterator[None]:
 
     No warning filter is set, because each change of the filters makes Python forget which warnings it has shown.
     """
-    shown = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
+    original = warnings._showwarnmsg  # type: ignore[attr-defined]  # noqa: SLF001 - the compiler calls it
     warnings._showwarnmsg = lambda _: None  # type: ignore[attr-defined]  # noqa: SLF001
     try:
         yield
     finally:
-        warnings._showwarnmsg = shown  # type: ignore[attr-defined]  # noqa: SLF001
+        warnings._showwarnmsg = original  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def _without_command(line: str) -> str:

@@ -42,7 +42,7 @@ _FIGURES: dict[str, str] = {
     "Timing": "wall_s compile_s capture_s cache_hits cache_misses cache_bypasses",
     "Summary": "frames graphs ops breaks events resumes skipped recompiles errors",
     "Spread": "median_us low_us high_us runs processor_us",
-    "DeviceWork": "launches graph_launches synchronisations peak_bytes",
+    "DeviceWork": "launches graph_launches synchronizations peak_bytes",
     "MemoryCost": "eager_peak_bytes compiled_peak_bytes eager_saved_bytes compiled_saved_bytes",
     "Coverage": "compiled_ops eager_ops time_share",
     "BreakCost": "graphs compile_s eager",
@@ -253,14 +253,15 @@ CONTENTS: dict[tuple[str, str], Content] = {
 }
 
 
-_LIST = Path(__file__).with_name("known_words.txt")
-_PREFIX = re.compile(r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_functional|_c10d_functional|quantized"
-                     r"|higher_order)\.)")  # fmt: skip
+_KNOWN_WORDS_FILE = Path(__file__).with_name("known_words.txt")
+_OPERATION_PREFIX = re.compile(
+    r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_functional|_c10d_functional|quantized|higher_order)\.)"
+)
 
 
 def is_operation(name: str) -> bool:
     """Return whether a name is an operation of PyTorch or Python."""
-    return _PREFIX.sub("", name, count=1) in _sections()["operations"]
+    return _OPERATION_PREFIX.sub("", name, count=1) in _sections()["operations"]
 
 
 def is_setting(name: str) -> bool:
@@ -283,7 +284,7 @@ def is_text_of_registry(text: str) -> bool:
 def _sections() -> dict[str, frozenset[str]]:
     sections: dict[str, list[str]] = {}
     lines: list[str] = []
-    for line in _LIST.read_text(encoding="utf-8").split("\n"):
+    for line in _KNOWN_WORDS_FILE.read_text(encoding="utf-8").split("\n"):
         if re.fullmatch(r"\[[a-z]+\]", line):
             lines = sections[line.strip("[]")] = []
         else:
@@ -309,7 +310,9 @@ _GUARDS = re.compile(
     r"(size|stride|dtype|device|requires_grad|dispatch key set|rank) mismatch(?: at index \d{1,9})?"
     r"|Cache line invalidated"
 )
-_ERRORS = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
+_PYTHON_ERRORS = {
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)
+}
 _TORCH_ERRORS = {
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "RecompileLimitExceeded",
     "TorchRuntimeError", "Unsupported", "UncapturedHigherOrderOpError", "UserError",
@@ -401,16 +404,16 @@ class _Redaction:
             case "parts":
                 return self.redact(value) if value is not None else None
             case "config" | "settings":
-                return _settings(content, value)
+                return _redacted_settings(content, value)
             case "source name" | "source path":
-                name = self._file(struct.path or struct.name, "cell" if struct.kind == "cell" else "file")
+                name = self._redacted_file(struct.path or struct.name, "cell" if struct.kind == "cell" else "file")
                 return None if content == "source path" and struct.kind == "cell" else name
             case "place path" | "place cell":
                 is_cell = struct.path is None
-                name = self._file(struct.path or struct.cell or "?", "cell" if is_cell else "file")
+                name = self._redacted_file(struct.path or struct.cell or "?", "cell" if is_cell else "file")
                 return name if is_cell == (content == "place cell") else None
             case "cause":
-                return _cause(struct.gb_id, value)
+                return _redacted_cause(struct.gb_id, value)
             case "url":
                 is_known = struct.gb_id is not None and _GB_ID.fullmatch(struct.gb_id)
                 return f"{_PAGE}{struct.gb_id.lower()}.html" if value is not None and is_known else None
@@ -418,7 +421,7 @@ class _Redaction:
                 return value if self._is_generic(value) else ""
             case "title":
                 is_setting = struct.kind == "setting" and value in setting_titles()
-                return value if is_setting else f"a remedy of the family {_family(struct.family)}"
+                return value if is_setting else f"a remedy of the family {_redacted_family(struct.family)}"
             case "reason of kind":
                 return "compilation failed" if struct.kind == "error" else f"it runs eagerly: {struct.kind}"
             case "effect of kind":
@@ -437,10 +440,10 @@ class _Redaction:
         if isinstance(value, list):
             return [self._redact_text(content, text) for text in value]
         if content in {"id", "function"}:
-            replace = self._id if content == "id" else self._function
+            replace = self._redacted_id if content == "id" else self._redacted_function
             return replace(value) if value is not None else None
         if content == "held source":
-            return self._file(value, "file")
+            return self._redacted_file(value, "file")
         return _REDACTORS[content](value) if value is not None else None
 
     def _is_generic(self, text: str) -> bool:
@@ -450,27 +453,27 @@ class _Redaction:
             self._generic[text] = is_known and self._words.isdisjoint(_WORD.findall(text))
         return self._generic[text]
 
-    def _id(self, ident: str) -> str:
+    def _redacted_id(self, ident: str) -> str:
         if _ID.fullmatch(ident):
             return ident
         return self._ids.setdefault(ident, f"z{len(self._ids) + 1}")
 
-    def _file(self, path: str, kind: str) -> str:
+    def _redacted_file(self, path: str, kind: str) -> str:
         if path not in self._files:
             self._numbers[kind] += 1
             self._files[path] = f"{kind}{self._numbers[kind]}"
         return self._files[path]
 
-    def _function(self, name: str) -> str:
-        before, after = "", ""
-        while is_resume(name) and len(before) < _MAX_PREFIX_LENGTH:
-            at = _RESUME_SUFFIX.search(name)
-            end = at[0] if at else ""
-            name = name.removeprefix(_RESUME_PREFIX).removesuffix(end)
-            before, after = before + _RESUME_PREFIX, end + after
+    def _redacted_function(self, name: str) -> str:
+        prefixes, suffixes = "", ""
+        while is_resume(name) and len(prefixes) < _MAX_PREFIX_LENGTH:
+            match = _RESUME_SUFFIX.search(name)
+            suffix = match[0] if match else ""
+            name = name.removeprefix(_RESUME_PREFIX).removesuffix(suffix)
+            prefixes, suffixes = prefixes + _RESUME_PREFIX, suffix + suffixes
         if name != "<module>":
             name = self._functions.setdefault(name, f"f{len(self._functions) + 1}")
-        return f"{before}{name}{after}"
+        return f"{prefixes}{name}{suffixes}"
 
 
 def _user_words(report: Report) -> Iterator[str]:
@@ -484,8 +487,8 @@ def _user_words(report: Report) -> Iterator[str]:
 
 
 @cache
-def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)
+def _fields(struct_type: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(struct_type)
 
 
 def _empty_value(field: msgspec.structs.FieldInfo, value: Any) -> Any:
@@ -508,7 +511,7 @@ def _counted_notes(notes: list[Diagnostic]) -> list[Diagnostic]:
     ]
 
 
-def _settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
+def _redacted_settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
     """Return the known settings of Dynamo whose value is a number or a bool."""
     prefix = "torch._dynamo.config." if content == "settings" else ""
     return {
@@ -518,21 +521,21 @@ def _settings(content: str, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cause(gb_id: str | None, gb_type: str) -> str:
-    known = is_cause(gb_id, gb_type) or is_cause(None, gb_type)
-    return gb_type if known or gb_type in _ERRORS | _TORCH_ERRORS else "an error"
+def _redacted_cause(gb_id: str | None, gb_type: str) -> str:
+    is_known = is_cause(gb_id, gb_type) or is_cause(None, gb_type)
+    return gb_type if is_known or gb_type in _PYTHON_ERRORS | _TORCH_ERRORS else "an error"
 
 
-def _family(name: str) -> str:
+def _redacted_family(name: str) -> str:
     return name if set(name.split(" and ")) <= FAMILY_NAMES else "other"
 
 
-def _guard(text: str) -> str:
+def _redacted_guard(text: str) -> str:
     match = _GUARDS.search(text)
     return match[0] if match is not None else "a guard failed"
 
 
-def _release(version: str) -> str | None:
+def _redacted_release(version: str) -> str | None:
     match = _RELEASE.match(version)
     return match[1] if match is not None else None
 
@@ -545,7 +548,7 @@ def _is_symbolic(text: str) -> bool:
     return text != "" and all(_SYMBOLIC.fullmatch(part) for part in re.findall(r"\w+|\W", text))
 
 
-def _size(size: int | str) -> int | str:
+def _redacted_size(size: int | str) -> int | str:
     return size if isinstance(size, int) or _is_symbolic(size) else "?"
 
 
@@ -567,15 +570,15 @@ _REDACTORS: dict[str, Callable[[Any], Any]] = {
     "input name": lambda _: "input",
     "device": _allow_matching(_DEVICE, "a device"),
     "dtype": lambda text: text if _DTYPE.fullmatch(text) or _is_symbolic(text) else "a type",
-    "shape": _size,
-    "version": _release,
+    "shape": _redacted_size,
+    "version": _redacted_release,
     "schema version": lambda _: SCHEMA_VERSION,
     "gb id": lambda number: number if _GB_ID.fullmatch(number) else None,
-    "guard": _guard,
-    "guards": _guard,
+    "guard": _redacted_guard,
+    "guards": _redacted_guard,
     "timed guard": lambda _: "guards",
     "backend": lambda name: name if name in _BACKENDS else "a backend",
-    "exception": lambda name: name if name in _ERRORS | _TORCH_ERRORS else "Exception",
-    "family": _family,
+    "exception": lambda name: name if name in _PYTHON_ERRORS | _TORCH_ERRORS else "Exception",
+    "family": _redacted_family,
     "note": lambda text: text if _LEFT_OUT.fullmatch(text) else "",
 }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _ADVICE_FOR_MODULE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
 _ADVICE_FOR_PARTS = "compile each part in place with `part.compile()`"
 #: How to repair files that are already saved.
-REPAIR = (
+REPAIR_ADVICE = (
     "A file that is saved already is repaired by `graphbreak checkpoint FILE -o NEW`, or by "
     "`jupyter_graphbreak.repair_checkpoint(file, new)`."
 )
@@ -25,16 +25,16 @@ def saved_prefixes(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
     notes: list[Diagnostic] = []
     for saved in ledger.compiled_saved:
         place = sources.place(saved.site) if saved.site is not None else None
-        where = f"{sources.name_of(place.source)} line {place.line}" if place is not None else "The program"
+        subject = f"{sources.name_of(place.source)} line {place.line}" if place is not None else "The program"
         if saved.is_module:
             sentence = (
-                f"{where} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
+                f"{subject} pickles a compiled module (`{ORIG_MOD}`), with objects of PyTorch and its backend that a "
                 f"later PyTorch may not load: {_ADVICE_FOR_MODULE}."
             )
         else:
             sentence = (
-                f"{where} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
-                f"them: {_ADVICE_FOR_PARTS if saved.is_part else _ADVICE_FOR_MODULE}. {REPAIR}"
+                f"{subject} saves names of parameters that contain `{ORIG_MOD}`, so that the model itself cannot load "
+                f"them: {_ADVICE_FOR_PARTS if saved.is_part else _ADVICE_FOR_MODULE}. {REPAIR_ADVICE}"
             )
         notes.append(Diagnostic("info", sentence))
     return notes

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location, Source
 
 Form = Literal["decorator", "with", "call"]
-_NAME = "error_on_graph_break"
+_SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class SourceRegions:
             if tree is not None:
                 self._regions += _regions(tree, segment.first_line - 1)
 
-    def withs_around(self, line: int) -> list[Region]:
+    def enclosing_withs(self, line: int) -> list[Region]:
         """Return the ``with`` regions enclosing a line, outermost first."""
         withs = (region for region in self._regions if region.form == "with")
         enclosing = (region for region in withs if region.line <= line <= region.last_line)
@@ -62,13 +62,13 @@ class SourceRegions:
 
     def opener_at(self, line: int, column: int | None) -> Region | None:
         """Return the region that opens a scope at a line: a ``with`` item, a decorator, or else a call."""
-        here = [region for region in self._regions if region.line <= line <= region.end_line]
+        candidates = [region for region in self._regions if region.line <= line <= region.end_line]
         order: dict[Form, int] = {"with": 0, "decorator": 1, "call": 2}
 
         def distance(region: Region) -> tuple[bool, int, int]:
             return not region.names_setting, order[region.form], abs(region.column - (column or region.column))
 
-        return min(here, key=distance, default=None)
+        return min(candidates, key=distance, default=None)
 
     def decorators_of(self, line: int) -> list[Region]:
         """Return the decorators of the function whose code starts at a line."""
@@ -99,7 +99,7 @@ def _region(form: Form, node: ast.expr, last_line: int, offset: int) -> Region:
         end_line=(node.end_lineno or node.lineno) + offset,
         column=node.col_offset,
         last_line=last_line + offset,
-        names_setting=_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
+        names_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
     )
 
 
@@ -123,12 +123,12 @@ class ScopeTable:
     def open(self, opened: additions.ScopeOpened) -> None:
         """Add a scope that the run opened, whether or not it governed a break."""
         if not _is_reopened(opened):
-            around = self._chain(opened.around, [])
-            self._find(opened, [], None, around[-1] if around else None)
+            around = self._scope_chain(opened.around, [])
+            self._find_scope(opened, [], None, around[-1] if around else None)
 
     def open_fullgraph(self, site: additions.FullgraphSite | None) -> str | None:
         """Add a ``torch.compile(fullgraph=True)`` and return its id."""
-        return self._fullgraph(site) if site is not None else None
+        return self._fullgraph_scope(site) if site is not None else None
 
     def setting(self, conditions: additions.Conditions, place: Location | None) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source.
@@ -143,9 +143,9 @@ class ScopeTable:
         in_force = conditions.error_on_graph_break
         if in_force is None and not conditions.fullgraph:
             return None, None
-        chain = self._chain(conditions.scopes, conditions.whole_stack)
+        chain = self._scope_chain(conditions.scopes, conditions.whole_stack)
         if conditions.fullgraph:
-            ident = self._fullgraph(conditions.fullgraph_site)
+            ident = self._fullgraph_scope(conditions.fullgraph_site)
             return Setting(
                 value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
             ), None
@@ -155,9 +155,9 @@ class ScopeTable:
             disagreement = None if not in_force else "error_on_graph_break is True here, set before watching began"
             return Setting(bool(in_force), ["default"], None, []), disagreement
         if inner.value is not bool(in_force):
-            where = f"line {inner.location.line}" if inner.location else "an unknown line"
+            opener = f"line {inner.location.line}" if inner.location else "an unknown line"
             disagreement = (
-                f"the scope at {where} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
+                f"the scope at {opener} sets error_on_graph_break to {inner.value}, but Dynamo used {bool(in_force)}; "
                 "the report follows Dynamo"
             )
             return Setting(bool(in_force), ["default"], None, chain), disagreement
@@ -166,14 +166,14 @@ class ScopeTable:
             rules.append("inner over outer")
         return Setting(inner.value, rules, inner.id, chain), None
 
-    def govern(self, setting: Setting | None, break_id: str) -> None:
+    def add_governed_break(self, setting: Setting | None, break_id: str) -> None:
         """Add a break to the breaks that the scope of its setting governed."""
         if setting is not None and setting.scope is not None:
-            known = self._breaks.setdefault(setting.scope, [])
-            if break_id not in known:
-                known.append(break_id)
+            governed = self._breaks.setdefault(setting.scope, [])
+            if break_id not in governed:
+                governed.append(break_id)
 
-    def _chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
+    def _scope_chain(self, scopes: Sequence[additions.OpenScope], stack: Sequence[StackEntry]) -> list[str]:
         chain: list[str] = []
         for index, scope in enumerate(scopes):
             region_index = None
@@ -185,12 +185,12 @@ class ScopeTable:
                     if _is_reopened(other) and _entered_function(other) == _entered_function(scope)
                 ]
                 region_index = reopened_together.index(index) - len(reopened_together)
-            ident = self._find(scope, stack, region_index, chain[-1] if chain else None)
+            ident = self._find_scope(scope, stack, region_index, chain[-1] if chain else None)
             if ident is not None and ident not in chain:
                 chain.append(ident)
         return chain
 
-    def _find(
+    def _find_scope(
         self,
         scope: additions.OpenScope,
         stack: Sequence[StackEntry],
@@ -200,17 +200,17 @@ class ScopeTable:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         note = None
         if wrapped is not None:
-            filename, region = self._around_function(site, wrapped)
-            around = f"wrapped around {plain_function(wrapped.name)}"
+            filename, region = self._region_wrapping(site, wrapped)
+            how_wrapped = f"wrapped around {plain_function(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
                 location = self._sources.place(site)
-                return self._add("call", location, parent, around, value=value)
+                return self._add_scope("call", location, parent, how_wrapped, value=value)
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-                return self._add("call", location, parent, f"{around} before watching began", value=value)
+                return self._add_scope("call", location, parent, f"{how_wrapped} before watching began", value=value)
             if region.form == "call":
-                note = around
-            return self._add(region.form, self._place(filename, region), parent, note, value=value)
+                note = how_wrapped
+            return self._add_scope(region.form, self._region_location(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
     def _find_with(
@@ -225,24 +225,24 @@ class ScopeTable:
         if region_index is not None:
             lines = (e.line for e in reversed(stack) if _function_of(e) == _function_of(entered) and e.line is not None)
             line = next(lines, line)
-            around = regions.withs_around(self._source_line(filename, line))
-            named = [region for region in around if self._opens_scope(filename, region)]
-            region = named[region_index] if len(named) >= -region_index else None
+            enclosing = regions.enclosing_withs(self._source_line(filename, line))
+            openers = [region for region in enclosing if self._opens_scope(filename, region)]
+            region = openers[region_index] if len(openers) >= -region_index else None
         else:
             region = regions.opener_at(self._source_line(filename, line), entered.column)
-            named = [
-                region for region in regions.withs_around(self._source_line(filename, line)) if region.names_setting
+            openers = [
+                region for region in regions.enclosing_withs(self._source_line(filename, line)) if region.names_setting
             ]
-            if named and (region is None or region.form != "with"):
-                region = named[-1]
+            if openers and (region is None or region.form != "with"):
+                region = openers[-1]
             if region is not None and region.form == "with":
                 self._opened_lines.add((filename, region.line))
         if region is None:
             location = self._sources.location(filename, line, entered.function)
-            return self._add("with", location, parent, value=scope.value)
-        return self._add(region.form, self._place(filename, region), parent, value=scope.value)
+            return self._add_scope("with", location, parent, value=scope.value)
+        return self._add_scope(region.form, self._region_location(filename, region), parent, value=scope.value)
 
-    def _around_function(
+    def _region_wrapping(
         self, site: StackEntry | None, wrapped: additions.CodeObject | None
     ) -> tuple[str, Region | None]:
         """Return the file and the region that wrapped a function: where the wrapper was created, else the decorator."""
@@ -256,21 +256,23 @@ class ScopeTable:
         decorators = self._regions_in(filename).decorators_of(self._source_line(filename, wrapped.firstlineno))
         return filename, next((region for region in decorators if region.names_setting), None)
 
-    def _fullgraph(self, fullgraph: additions.FullgraphSite | None) -> str | None:
+    def _fullgraph_scope(self, fullgraph: additions.FullgraphSite | None) -> str | None:
         if fullgraph is None:
             return None
         site, wrapped = fullgraph.site, fullgraph.wrapped
-        filename, region = self._around_function(site, wrapped)
+        filename, region = self._region_wrapping(site, wrapped)
         if region is not None:
-            return self._add(region.form, self._place(filename, region), value=True, setting="fullgraph")
+            return self._add_scope(
+                region.form, self._region_location(filename, region), value=True, setting="fullgraph"
+            )
         location = None
         if site is not None:
             location = self._sources.location(site.filename, site.line, site.function)
         elif wrapped is not None:
             location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-        return self._add("call", location, value=True, setting="fullgraph")
+        return self._add_scope("call", location, value=True, setting="fullgraph")
 
-    def _add(
+    def _add_scope(
         self,
         form: Form,
         location: Location | None,
@@ -282,15 +284,15 @@ class ScopeTable:
     ) -> str:
         place = (location.source, location.line, location.column) if location is not None else None
         key = (setting, value, place, note if place is None else None)
-        known = self._scopes.get(key)
-        if known is None:
+        scope = self._scopes.get(key)
+        if scope is None:
             ident = f"c{len(self._scopes) + 1}"
-            known = self._scopes[key] = Scope(ident, setting, value, form, location, parent, [], note)
-        elif known.parent is None and parent is not None and parent != known.id:
-            known = self._scopes[key] = msgspec.structs.replace(known, parent=parent)
-        return known.id
+            scope = self._scopes[key] = Scope(ident, setting, value, form, location, parent, [], note)
+        elif scope.parent is None and parent is not None and parent != scope.id:
+            scope = self._scopes[key] = msgspec.structs.replace(scope, parent=parent)
+        return scope.id
 
-    def _place(self, filename: str, region: Region) -> Location | None:
+    def _region_location(self, filename: str, region: Region) -> Location | None:
         """Return the location of a region, from the line that opens it to its last line."""
         start = self._sources.location(filename, self._code_line(filename, region.line))
         if start is None:

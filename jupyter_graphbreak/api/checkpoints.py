@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_graphbreak._torch_compat.version import require_torch
-from jupyter_graphbreak.records.regular_files import open_regular, replacing
+from jupyter_graphbreak.records.regular_files import atomic_replacement, open_regular
 
 #: The prefix at the beginning of a name or after a dot.
-_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
+_WRAPPER_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
 #: The lists of names that optimizers keep.
 _LISTS_OF_NAMES = frozenset({"params", "param_names"})
 #: The attribute of a state dict with the versions of its modules.
@@ -93,7 +93,7 @@ def repair_checkpoint(
 
 
 def _without_prefix(name: str) -> str:
-    return _PREFIX.sub("", name).removesuffix(".")
+    return _WRAPPER_PREFIX.sub("", name).removesuffix(".")
 
 
 def _repair_saved_by_torch(source: Path, target: Path) -> tuple[dict[str, str], bool]:
@@ -101,27 +101,27 @@ def _repair_saved_by_torch(source: Path, target: Path) -> tuple[dict[str, str], 
     import torch
 
     _check_archive(source)
-    loaded, is_moved = _loaded(source)
-    renamed = _rename(loaded)
+    loaded, is_moved = _load_checkpoint(source)
+    renamed = _rename_all_keys(loaded)
     if renamed:
-        with replacing(target) as temporary:
+        with atomic_replacement(target) as temporary:
             torch.save(loaded, temporary)
     return renamed, is_moved
 
 
-def _loaded(source: Path) -> tuple[Any, bool]:
+def _load_checkpoint(source: Path) -> tuple[Any, bool]:
     """Return the content of a checkpoint, and whether its tensors are on the CPU because their device is missing."""
     import torch
 
-    failed: Exception | None = None
+    last_error: Exception | None = None
     for device in (None, "cpu"):
         try:
             return torch.load(source, weights_only=True, mmap=True, map_location=device), device is not None
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - PyTorch raises all kinds of errors for files that are damaged
-            failed = error
-    reason = next((line.strip() for line in str(failed).split("\n") if line.strip()), type(failed).__name__)
+            last_error = error
+    reason = next((line.strip() for line in str(last_error).split("\n") if line.strip()), type(last_error).__name__)
     raise NotACheckpointError(f"{source} cannot be loaded with weights_only=True: {reason}")
 
 
@@ -140,7 +140,7 @@ def _check_archive(path: Path) -> None:
         raise NotACheckpointError(f"{path} is not a checkpoint: it describes no objects, or too many")
 
 
-def _rename(loaded: Any) -> dict[str, str]:
+def _rename_all_keys(loaded: Any) -> dict[str, str]:
     """Rename keys in place; return the new names by the old ones."""
     renamed: dict[str, str] = {}
     pending: list[Any] = [loaded]
@@ -157,25 +157,31 @@ def _rename(loaded: Any) -> dict[str, str]:
         versions = getattr(value, _VERSIONS, None)
         if isinstance(versions, dict):
             # The wrapper has its own entry, which the entry of the wrapped module replaces.
-            kept = {_without_prefix(key) if isinstance(key, str) else key: part for key, part in versions.items()}
+            renamed_versions = {
+                _without_prefix(key) if isinstance(key, str) else key: part for key, part in versions.items()
+            }
             versions.clear()
-            versions.update(kept)
+            versions.update(renamed_versions)
         pending += reversed(value.values())
     return renamed
 
 
-def _rename_keys(value: dict[Any, Any]) -> dict[str, str]:
-    renamed = {key: _without_prefix(key) for key in value if isinstance(key, str) and _PREFIX.search(key)}
-    for name in _LISTS_OF_NAMES & value.keys():
-        names = value[name]
-        if isinstance(names, list | tuple) and any(isinstance(item, str) and _PREFIX.search(item) for item in names):
-            value[name] = type(names)(_without_prefix(item) if isinstance(item, str) else item for item in names)
-            renamed |= {item: _without_prefix(item) for item in names if isinstance(item, str) and _PREFIX.search(item)}
+def _rename_keys(mapping: dict[Any, Any]) -> dict[str, str]:
+    renamed = {key: _without_prefix(key) for key in mapping if isinstance(key, str) and _WRAPPER_PREFIX.search(key)}
+    for name in _LISTS_OF_NAMES & mapping.keys():
+        names = mapping[name]
+        if isinstance(names, list | tuple) and any(
+            isinstance(item, str) and _WRAPPER_PREFIX.search(item) for item in names
+        ):
+            mapping[name] = type(names)(_without_prefix(item) if isinstance(item, str) else item for item in names)
+            renamed |= {
+                item: _without_prefix(item) for item in names if isinstance(item, str) and _WRAPPER_PREFIX.search(item)
+            }
     if renamed:
-        items = [(renamed.get(key, key) if isinstance(key, str) else key, part) for key, part in value.items()]
+        items = [(renamed.get(key, key) if isinstance(key, str) else key, part) for key, part in mapping.items()]
         _refuse_duplicates(items)
-        value.clear()
-        value.update(items)
+        mapping.clear()
+        mapping.update(items)
     return renamed
 
 
@@ -195,7 +201,7 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else size  # noqa: PLR2004
         if length > min(size - 8, _MAX_HEADER_BYTES):
             raise NotACheckpointError(f"{source} is not a safetensors file: its header is damaged")
-        header = _header(source, file.read(length))
+        header = _parse_header(source, file.read(length))
         pairs = [(name if name == "__metadata__" else _without_prefix(name), part) for name, part in header.items()]
         renamed = {old: new for old, (new, _) in zip(header, pairs, strict=True) if old != new}
         if not renamed:
@@ -203,13 +209,13 @@ def _repair_safetensors(source: Path, target: Path) -> tuple[dict[str, str], boo
         _refuse_duplicates(pairs)
         text = json.dumps(dict(pairs), separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-len(text) % 8)  # the format requires aligned data
-        with replacing(target) as temporary, temporary.open("wb") as out:
+        with atomic_replacement(target) as temporary, temporary.open("wb") as out:
             out.write(struct.pack("<Q", len(text)) + text)
             shutil.copyfileobj(file, out)
     return renamed, False
 
 
-def _header(source: Path, text: bytes) -> dict[str, Any]:
+def _parse_header(source: Path, text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text)
     except (ValueError, RecursionError):

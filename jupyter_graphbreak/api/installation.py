@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 #: Inductor's code for the CPU includes these headers; the first is part of Python, the second of the compiler.
 _HEADERS = {"Python.h": (), "omp.h": ("-fopenmp",)}
-_PROBE = 'extern "C" int add_one(int number) { return number + 1; }\n'
+_PROBE_SOURCE = 'extern "C" int add_one(int number) { return number + 1; }\n'
 _COMPILER_TIMEOUT_S = 60
 #: The beginnings of names of environment variables on which compiling depends.
-_SETTINGS = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
-_REINSTALL = "pip install --force-reinstall"
-_NO_PROGRAMS = (
+_VARIABLE_PREFIXES = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
+_REINSTALL_COMMAND = "pip install --force-reinstall"
+_FIX_FORBIDDEN_PROGRAMS = (
     "The cache folder may forbid programs (a disk mounted with noexec does): set the variable "
     "TORCHINDUCTOR_CACHE_DIR to a folder elsewhere."
 )
@@ -84,26 +84,26 @@ def examine_installation() -> Iterator[Requirement]:
     If a part is missing, no function is compiled on the devices that need it. If all was well before with the same
     versions, compiler, devices and settings, no function is compiled again, and PyTorch's compiler is not imported.
     """
-    for examine in (_pytorch, _folder):  # PyTorch uses the folder when Dynamo is imported
+    for examine in (_check_pytorch, _check_cache_folder):  # PyTorch uses the folder when Dynamo is imported
         finding = examine()
         yield finding
         if finding.fix is not None:
             return
-    success = _last_success()
+    success = _load_passed_check()
     is_verified = success is not None
-    triton, breaks_pytorch = _triton(is_verified=is_verified)
+    triton, breaks_pytorch = _check_triton(is_verified=is_verified)
     yield triton
     if breaks_pytorch:
         return
-    python = _python(is_verified=is_verified)
+    python = _check_python(is_verified=is_verified)
     yield python
     if python.fix is not None:
         return
-    compiler = _compiler(success.state.compiler if success is not None else None)
+    compiler = _check_cpp_compiler(success.state.compiler if success is not None else None)
     yield compiler
     cuda = why_no_cuda()
     if cuda is not None:
-        yield _without_cuda(cuda)
+        yield _finding_on_unused_gpu(cuda)
     switch = why_compile_is_disabled() if not is_verified else ""
     if switch:
         yield Requirement("Settings", switch, "Unset the variable, or set it to 0.")
@@ -111,14 +111,16 @@ def examine_installation() -> Iterator[Requirement]:
     functions = []
     for device in devices():
         if (compiler if device.type == "cpu" else triton).fix is None:
-            functions.append(_compiled_before(device, success) if success is not None else _compiled_function(device))
+            functions.append(
+                _finding_of_passed_check(device, success) if success is not None else _check_compiled_function(device)
+            )
             yield functions[-1]
     if not is_verified and not any(finding.fix for finding in (compiler, triton, *functions)):
-        _keep_success()
+        _save_passed_check()
 
 
-class _State(msgspec.Struct, frozen=True):
-    """Everything that compiling depends on; if nothing has changed, the result is the same."""
+class _Installation(msgspec.Struct, frozen=True):
+    """Everything that compiling depends on; if it is unchanged, a check has the same result as before."""
 
     versions: list[str]
     compiler: str
@@ -127,7 +129,7 @@ class _State(msgspec.Struct, frozen=True):
     settings: dict[str, str]
 
     @classmethod
-    def now(cls, compiler: str) -> _State:
+    def now(cls, compiler: str) -> _Installation:
         import torch
 
         program = shlex.split(compiler)[0]
@@ -136,57 +138,59 @@ class _State(msgspec.Struct, frozen=True):
         names = [torch.cuda.get_device_name(device) if device.type == "cuda" else str(device) for device in devices()]
         return cls(
             [__version__, require_torch(), torch.version.git_version or "", sys.version, sys.executable,
-             _file_and_time(triton.origin) if triton is not None and triton.origin else "", platform.platform(),
+             _path_and_mtime(triton.origin) if triton is not None and triton.origin else "", platform.platform(),
              torch.backends.cpu.get_cpu_capability()],
             compiler,
             (path, Path(path).stat().st_mtime_ns),
             names,
-            {name: value for name, value in os.environ.items() if name.startswith(_SETTINGS)},
+            {name: value for name, value in os.environ.items() if name.startswith(_VARIABLE_PREFIXES)},
         )  # fmt: skip
 
 
-def _file_and_time(path: str) -> str:
+def _path_and_mtime(path: str) -> str:
     return f"{path} {Path(path).stat().st_mtime_ns}"
 
 
-class _Success(msgspec.Struct, frozen=True):
+class _PassedCheck(msgspec.Struct, frozen=True):
     """The last check that found no problem."""
 
     date: str
-    state: _State
+    state: _Installation
 
 
-def _success_file() -> Path:
+def _passed_check_file() -> Path:
     return cache_folder() / "graphbreak-doctor.json"
 
 
-def _last_success() -> _Success | None:
+def _load_passed_check() -> _PassedCheck | None:
     """Return the last check that found no problem, if nothing has changed since."""
     try:
-        success = msgspec.json.decode(read_regular(_success_file(), 1 << 20), type=_Success)
-        return success if success.state == _State.now(success.state.compiler) else None
+        success = msgspec.json.decode(read_regular(_passed_check_file(), 1 << 20), type=_PassedCheck)
+        return success if success.state == _Installation.now(success.state.compiler) else None
     except (OSError, ValueError):
         return None
 
 
-def _keep_success() -> None:
+def _save_passed_check() -> None:
     with contextlib.suppress(OSError):
-        success = _Success(time.strftime("%Y-%m-%d"), _State.now(cpp_compiler()))
-        _success_file().write_bytes(msgspec.json.encode(success))
+        success = _PassedCheck(time.strftime("%Y-%m-%d"), _Installation.now(cpp_compiler()))
+        _passed_check_file().write_bytes(msgspec.json.encode(success))
 
 
-def _compiled_before(device: torch.device, success: _Success) -> Requirement:
+def _finding_of_passed_check(device: torch.device, success: _PassedCheck) -> Requirement:
     since = f"returned the right result on {success.date}, and nothing has changed since"
-    return Requirement(str(device), f"a compiled function {since} (to compile it again, delete {_success_file()}).")
+    return Requirement(
+        str(device), f"a compiled function {since} (to compile it again, delete {_passed_check_file()})."
+    )
 
 
-def _pytorch() -> Requirement:
+def _check_pytorch() -> Requirement:
     what = "PyTorch"
     if importlib.util.find_spec("torch") is not None:
         try:
             importlib.import_module("torch")
         except Exception as error:  # noqa: BLE001 - a library that it loads may be missing
-            return Requirement(what, _import_failure(error), f"Install it again: `{_REINSTALL} torch`.")
+            return Requirement(what, _import_failure(error), f"Install it again: `{_REINSTALL_COMMAND} torch`.")
     try:
         return Requirement(what, f"version {require_torch()} is installed.")
     except TorchUnavailable as error:
@@ -199,7 +203,7 @@ def _import_failure(error: BaseException, version: str | None = None) -> str:
     return f"{installed} is installed, but importing it fails with {type(error).__name__}: {_first_line(error)}"
 
 
-def _python(*, is_verified: bool) -> Requirement:
+def _check_python(*, is_verified: bool) -> Requirement:
     version = f"Python {platform.python_version()}"
     if not is_verified:
         try:
@@ -208,7 +212,7 @@ def _python(*, is_verified: bool) -> Requirement:
             return Requirement(
                 "PyTorch's compiler",
                 f"importing it fails with {type(error).__name__}: {_first_line(error)}",
-                f"Install PyTorch again: `{_REINSTALL} torch`.",
+                f"Install PyTorch again: `{_REINSTALL_COMMAND} torch`.",
             )
         try:
             require_support()
@@ -217,7 +221,7 @@ def _python(*, is_verified: bool) -> Requirement:
     return Requirement("Python", f"torch.compile supports {version}.")
 
 
-def _folder() -> Requirement:
+def _check_cache_folder() -> Requirement:
     what = "Cache folder"
     fix = "Make it writable, or set the variable TORCHINDUCTOR_CACHE_DIR to a folder that is."
     try:
@@ -225,8 +229,8 @@ def _folder() -> Requirement:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
-        named = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
-        return Requirement(what, f"{named} cannot be written: {error.strerror or error}.", fix)
+        configured = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
+        return Requirement(what, f"{configured} cannot be written: {error.strerror or error}.", fix)
     if free < _MIN_FREE_BYTES:
         return Requirement(
             what,
@@ -236,24 +240,30 @@ def _folder() -> Requirement:
     return Requirement(what, f"{folder} can be written.")
 
 
-def _compiler(verified: str | None) -> Requirement:
+def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
     what = "C++ compiler"
     try:
-        name = verified if verified is not None else cpp_compiler()
+        name = verified_compiler if verified_compiler is not None else cpp_compiler()
     except Exception:  # noqa: BLE001 - PyTorch searches for a compiler by running programs
-        searched = os.environ.get("CXX")
-        missing = f"{searched}, which CXX names, does not run." if searched else "none was found; the CPU needs one."
+        configured = os.environ.get("CXX")
+        missing = (
+            f"{configured}, which CXX names, does not run." if configured else "none was found; the CPU needs one."
+        )
         return Requirement(what, missing, _INSTALL_COMPILER)
     if sys.platform != "linux":
         return Requirement(what, f"{name} is found.")
-    everything = _compile(name, list(_HEADERS))
-    if everything is None:
+    failure_with_headers = _try_compiler(name, list(_HEADERS))
+    if failure_with_headers is None:
         return Requirement(what, f"{name} compiles code with Python's headers and OpenMP.")
-    alone = _compile(name, [])
-    if alone is not None and alone.is_built:
-        return Requirement(what, f"the code that {name} compiles cannot be loaded: {alone.error}", _NO_PROGRAMS)
-    if alone is not None:
-        return Requirement(what, f"{name} fails: {alone.error}", _INSTALL_COMPILER)
+    failure_without_headers = _try_compiler(name, [])
+    if failure_without_headers is not None and failure_without_headers.is_built:
+        return Requirement(
+            what,
+            f"the code that {name} compiles cannot be loaded: {failure_without_headers.error}",
+            _FIX_FORBIDDEN_PROGRAMS,
+        )
+    if failure_without_headers is not None:
+        return Requirement(what, f"{name} fails: {failure_without_headers.error}", _INSTALL_COMPILER)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     fixes = {
         "Python.h": f"Install Python's headers: `apt install python{version}-dev` or "
@@ -261,49 +271,49 @@ def _compiler(verified: str | None) -> Requirement:
         "omp.h": "Install OpenMP for the compiler: `apt install libgomp1 g++`, or `libomp-dev` for clang.",
     }
     for header, fix in fixes.items():
-        problem = _compile(name, [header])
+        problem = _try_compiler(name, [header])
         if problem is not None:
             return Requirement(what, f"{name} cannot use {header}: {problem.error}", fix)
-    return Requirement(what, f"{name} fails: {everything.error}", _INSTALL_COMPILER)
+    return Requirement(what, f"{name} fails: {failure_with_headers.error}", _INSTALL_COMPILER)
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _CompilerFailure:
     """Why compiled code does not run, and whether the compiler itself succeeded."""
 
     error: str
     is_built: bool = False
 
 
-def _compile(compiler: str, headers: list[str]) -> _Problem | None:
+def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
     # Compile in the cache folder, from which inductor loads its code, because programs may be forbidden there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
-        source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE)
+        source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE_SOURCE)
         options = [option for header in headers for option in _HEADERS[header]]
         command = [*shlex.split(compiler), "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}", *options]
         command += [str(source), "-o", str(library)]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILER_TIMEOUT_S)
-            if done.returncode != 0:
-                errors = [line for line in done.stderr.split("\n") if "error" in line] or done.stderr.split("\n")
-                return _Problem(errors[0].strip())
+            process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILER_TIMEOUT_S)
+            if process.returncode != 0:
+                errors = [line for line in process.stderr.split("\n") if "error" in line] or process.stderr.split("\n")
+                return _CompilerFailure(errors[0].strip())
         except (OSError, subprocess.TimeoutExpired) as error:
-            return _Problem(str(error))
+            return _CompilerFailure(str(error))
         try:
             result: int = ctypes.CDLL(str(library)).add_one(1)
         except OSError as error:
-            return _Problem(str(error), is_built=True)
-        return None if result == 2 else _Problem("the compiled code returns a wrong number")  # noqa: PLR2004
+            return _CompilerFailure(str(error), is_built=True)
+        return None if result == 2 else _CompilerFailure("the compiled code returns a wrong number")  # noqa: PLR2004
 
 
-def _triton(*, is_verified: bool) -> tuple[Requirement, bool]:
+def _check_triton(*, is_verified: bool) -> tuple[Requirement, bool]:
     """Check Triton; also return whether PyTorch's compiler cannot be imported because of it.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """
-    what, wanted = "Triton", _required_triton()
+    what, required = "Triton", _required_triton()
     is_needed = len(devices()) > 1
     try:
         version = importlib.metadata.version("triton")
@@ -313,11 +323,11 @@ def _triton(*, is_verified: bool) -> tuple[Requirement, bool]:
         if not is_needed:
             return Requirement(what, "it is not installed; only GPUs need it."), False
         return Requirement(
-            what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{wanted}'`."
+            what, "it is not installed, and GPUs need it.", f"Install it: `pip install '{required}'`."
         ), False
-    if is_needed and version is not None and not _fits(version, wanted):
-        says = f"version {version} is installed, and this PyTorch needs {wanted}."
-        return Requirement(what, says, f"Install it: `pip install '{wanted}'`."), False
+    if is_needed and version is not None and not _is_allowed_by(version, required):
+        says = f"version {version} is installed, and this PyTorch needs {required}."
+        return Requirement(what, says, f"Install it: `pip install '{required}'`."), False
     try:
         if not is_verified:
             importlib.import_module("triton")
@@ -325,8 +335,8 @@ def _triton(*, is_verified: bool) -> tuple[Requirement, bool]:
         says, breaks_pytorch = _import_failure(error, version), not isinstance(error, ImportError)
         if not is_needed and not breaks_pytorch:
             return Requirement(what, f"{says} (only GPUs need it)."), False
-        instead = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
-        fix = f"Install it again: `{_REINSTALL} '{wanted}'`{instead}."
+        alternative = "" if is_needed else ", or remove it, since only GPUs need it: `pip uninstall triton`"
+        fix = f"Install it again: `{_REINSTALL_COMMAND} '{required}'`{alternative}."
         return Requirement(what, says, fix), breaks_pytorch
     return Requirement(what, f"version {version} is installed." if version else "it is installed."), False
 
@@ -340,7 +350,7 @@ def _required_triton() -> str:
     return next((line.split(";")[0].strip() for line in required if line.startswith("triton")), "triton")
 
 
-def _fits(version: str, requirement: str) -> bool:
+def _is_allowed_by(version: str, requirement: str) -> bool:
     """Return whether a version of Triton is one that PyTorch requires: "triton==3.5.1" or "triton~=3.9.0"."""
     match = re.search(r"(==|~=) *([\d.]+)", requirement)
     if match is None:
@@ -349,7 +359,7 @@ def _fits(version: str, requirement: str) -> bool:
     return version.startswith(number.rpartition(".")[0] + ".") if operator == "~=" else version == number
 
 
-def _without_cuda(reason: str) -> Requirement:
+def _finding_on_unused_gpu(reason: str) -> Requirement:
     import torch
 
     says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
@@ -358,7 +368,7 @@ def _without_cuda(reason: str) -> Requirement:
     return Requirement("GPU", says, "Compare the driver's version, which `nvidia-smi` prints, with PyTorch's CUDA.")
 
 
-def _compiled_function(device: torch.device) -> Requirement:
+def _check_compiled_function(device: torch.device) -> Requirement:
     """Compile a function with inductor, and compare its result with the eager one."""
     import torch
 

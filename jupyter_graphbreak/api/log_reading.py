@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 #: Smaller logs are read faster without starting processes.
 _MIN_PARALLEL_BYTES = 64 << 20
 _MAX_WORKERS = 8
-_SIZE_BYTES = 4
-_LIMITS = ReadingLimits()
+_SIZE_FIELD_BYTES = 4
+_DEFAULT_LIMITS = ReadingLimits()
 
 
 class Logs(NamedTuple):
@@ -90,7 +90,7 @@ def find_logs(path: str | Path) -> Logs:
     """
     if is_url(str(path)):
         remote = RemoteFolder(str(path))
-        return Logs(remote.sizes, remote.notes, remote.copied, remote.described, len(remote.sizes) == 1)
+        return Logs(remote.sizes, remote.notes, remote.local_copy, remote.url_of, len(remote.sizes) == 1)
     files = trace_files(Path(path))
     sizes = {str(file): file.stat().st_size for file in files.files}
     return Logs(sizes, files.notes, lambda name: contextlib.nullcontext(Path(name)), str, are_checked=True)
@@ -100,7 +100,7 @@ def read_logs(
     logs: Logs,
     sources: list[str],
     on_read: Callable[[int], None] = lambda _: None,
-    limits: ReadingLimits = _LIMITS,
+    limits: ReadingLimits = _DEFAULT_LIMITS,
     min_parallel_bytes: int = _MIN_PARALLEL_BYTES,
 ) -> LogContents:
     """Read logs and build the reports of their processes.
@@ -119,53 +119,53 @@ def read_logs(
     UnreadableTrace
         If no log can be read or none has a trace entry.
     """
-    workers = min(_cores(), _MAX_WORKERS, len(logs.sizes))
+    workers = min(_available_cores(), _MAX_WORKERS, len(logs.sizes))
     is_parallel = workers > 1 and sum(logs.sizes.values()) >= min_parallel_bytes
     deadline = Deadline(limits.seconds)
-    collected = _Collected(limits)
+    collected = _CollectedProcesses(limits)
     errors = []
-    answers = (
-        _answers_in_parallel(logs, sources, deadline, on_read, workers)
+    results = (
+        _read_in_parallel(logs, sources, deadline, on_read, workers)
         if is_parallel
-        else _answers_here(logs, sources, deadline, on_read)
+        else _read_in_this_process(logs, sources, deadline, on_read)
     )
-    with contextlib.closing(answers):
-        for answer in answers:
-            if answer.error is not None:
-                errors.append(answer.error)
-            for process in answer.processes:
+    with contextlib.closing(results):
+        for result in results:
+            if result.error is not None:
+                errors.append(result.error)
+            for process in result.processes:
                 collected.add(process)
     if not collected.processes:
         first = logs.describe(next(iter(logs.sizes)))
-        nothing = f"{first}: not a structured trace; run the program with TORCH_TRACE=FOLDER"
-        raise UnreadableTrace(errors[0] if errors else nothing)
+        no_trace = f"{first}: not a structured trace; run the program with TORCH_TRACE=FOLDER"
+        raise UnreadableTrace(errors[0] if errors else no_trace)
     messages = [*logs.notes, *(f"{error}." for error in errors), *collected.notes()]
     return LogContents(collected.processes, [Diagnostic("warning", message) for message in messages])
 
 
-def _cores() -> int:
+def _available_cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-class _Answer(msgspec.Struct):
+class _LogResult(msgspec.Struct):
     """The processes in one log, or the reason why it cannot be read; a file that is not a trace has neither."""
 
-    processes: list[_Summary] = []
+    processes: list[_ProcessSummary] = []
     error: str | None = None
 
 
-class _Summary(msgspec.Struct):
+class _ProcessSummary(msgspec.Struct):
     """A process with the fingerprint of its report, and the report as JSON if it is the first with this fingerprint."""
 
     rank: int | None
     pid: int | None
-    key: bytes
+    fingerprint: bytes
     report: bytes
     compile_times: list[CompileTime]
 
 
-class _Collected:
+class _CollectedProcesses:
     """The processes read so far; equal ones share the report of the first one."""
 
     def __init__(self, limits: ReadingLimits) -> None:
@@ -174,24 +174,24 @@ class _Collected:
         self._bytes_left = limits.reports
         self._reduced = 0
 
-    def add(self, summary: _Summary) -> None:
-        report = self._reports.get(summary.key)
+    def add(self, summary: _ProcessSummary) -> None:
+        report = self._reports.get(summary.fingerprint)
         if report is None:
             report = msgspec.json.decode(summary.report, type=Report)
             self._bytes_left -= len(summary.report)
             if self._bytes_left < 0:
                 report = replace(report, graphs=[replace(graph, ops=[], code="") for graph in report.graphs])
                 self._reduced += 1
-            self._reports[summary.key] = report
+            self._reports[summary.fingerprint] = report
         self.processes.append(LogProcess(summary.rank, summary.pid, report, summary.compile_times))
 
     def notes(self) -> list[str]:
-        reduced = f"The graphs of {self._reduced} processes are listed without operations: there are too many."
-        return [reduced] if self._reduced else []
+        note = f"The graphs of {self._reduced} processes are listed without operations: there are too many."
+        return [note] if self._reduced else []
 
 
 class FileExplainer:
-    """Builds the reports of the processes in one log after the other.
+    """Builds the reports of the processes in logs, one log after the other.
 
     Parameters
     ----------
@@ -201,67 +201,70 @@ class FileExplainer:
 
     def __init__(self, sources: list[str]) -> None:
         self._folders = SourceFolders(sources)
-        self._sent: set[bytes] = set()
+        self._sent_fingerprints: set[bytes] = set()
 
-    def answer(
+    def explain(
         self, file: Path, deadline: Deadline, on_read: Callable[[int], None] = lambda _: None, *, is_checked: bool
-    ) -> _Answer:
+    ) -> _LogResult:
         """Return the processes in a log; reports that equal an earlier one are left out."""
         try:
             if not is_checked and not is_trace(file):
-                return _Answer()
+                return _LogResult()
             traces = read_file(file, deadline, on_read, self._folders)
         except (UnreadableTrace, OSError) as error:
-            return _Answer(error=str(error))
-        return _Answer([self._summary(trace) for trace in traces])
+            return _LogResult(error=str(error))
+        return _LogResult([self._summarize(trace) for trace in traces])
 
-    def _summary(self, trace: ProcessTrace) -> _Summary:
+    def _summarize(self, trace: ProcessTrace) -> _ProcessSummary:
         report = build_report(trace.records)
         key = fingerprint(report)
-        encoded = msgspec.json.encode(report) if key not in self._sent else b""
-        self._sent.add(key)
-        return _Summary(trace.rank, trace.pid or None, key, encoded, trace.compile_times)
+        report_json = msgspec.json.encode(report) if key not in self._sent_fingerprints else b""
+        self._sent_fingerprints.add(key)
+        return _ProcessSummary(trace.rank, trace.pid or None, key, report_json, trace.compile_times)
 
 
-def _answers_here(
+def _read_in_this_process(
     logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None]
-) -> Generator[_Answer]:
+) -> Generator[_LogResult]:
     """Yield the content of each log, read in this process."""
     explainer = FileExplainer(sources)
     for name in logs.sizes:
-        yield _answer(logs, name, lambda file: explainer.answer(file, deadline, on_read, is_checked=logs.are_checked))
+        yield _read_log(
+            logs, name, lambda file: explainer.explain(file, deadline, on_read, is_checked=logs.are_checked)
+        )
 
 
-def _answer(logs: Logs, name: str, explain: Callable[[Path], _Answer]) -> _Answer:
+def _read_log(logs: Logs, name: str, explain: Callable[[Path], _LogResult]) -> _LogResult:
     """Return the content of a log; an error message contains the log's name, not that of a local copy."""
     try:
         with logs.provide(name) as file:
-            answer = explain(file)
-            if answer.error is not None:
-                answer.error = answer.error.replace(str(file), logs.describe(name))
-            return answer
+            result = explain(file)
+            if result.error is not None:
+                result.error = result.error.replace(str(file), logs.describe(name))
+            return result
     except UnreadableTrace as error:
-        return _Answer(error=str(error))
+        return _LogResult(error=str(error))
 
 
-def _answers_in_parallel(
-    logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None], number: int
-) -> Generator[_Answer]:
+def _read_in_parallel(
+    logs: Logs, sources: list[str], deadline: Deadline, on_read: Callable[[int], None], worker_count: int
+) -> Generator[_LogResult]:
     """Yield the content of each log, in order, read in several processes."""
     workers: list[_Worker] = []
-    own = threading.local()
+    thread_state = threading.local()
 
-    def start() -> None:
-        own.worker = _Worker(sources)
-        workers.append(own.worker)
+    def start_worker() -> None:
+        thread_state.worker = _Worker(sources)
+        workers.append(thread_state.worker)
 
-    def answer(name: str) -> _Answer:
-        worker: _Worker = own.worker  # each worker gets names in order, so the first of equal reports is always sent
-        return _answer(logs, name, lambda file: worker.answer(file, deadline, is_checked=logs.are_checked))
+    def read_with_worker(name: str) -> _LogResult:
+        # Each worker gets names in order, so the first of equal reports is always sent.
+        worker: _Worker = thread_state.worker
+        return _read_log(logs, name, lambda file: worker.explain(file, deadline, is_checked=logs.are_checked))
 
-    threads = ThreadPoolExecutor(number, "graphbreak-log", start)
+    threads = ThreadPoolExecutor(worker_count, "graphbreak-log", start_worker)
     try:
-        futures = {name: threads.submit(answer, name) for name in logs.sizes}
+        futures = {name: threads.submit(read_with_worker, name) for name in logs.sizes}
         for name, size in logs.sizes.items():
             yield futures.pop(name).result()
             on_read(size)
@@ -297,17 +300,17 @@ class _Worker:
         self._send(sys.path)
         self._send(self._sources)
 
-    def answer(self, file: Path, deadline: Deadline, *, is_checked: bool) -> _Answer:
+    def explain(self, file: Path, deadline: Deadline, *, is_checked: bool) -> _LogResult:
         """Return the content of a log; if the process ends, return an error and start a new one for the next log."""
         try:
             self._send([str(file), deadline.seconds_left, is_checked])
-            size = self._received(_SIZE_BYTES)
-            return msgspec.msgpack.decode(self._received(int.from_bytes(size, "big")), type=_Answer)
+            size = self._receive(_SIZE_FIELD_BYTES)
+            return msgspec.msgpack.decode(self._receive(int.from_bytes(size, "big")), type=_LogResult)
         except (OSError, EOFError):
             self._end()
             if not self._is_stopped:
                 self._start()
-            return _Answer(error=f"{file}: the process that read it ended, perhaps because memory ran out")
+            return _LogResult(error=f"{file}: the process that read it ended, perhaps because memory ran out")
 
     def stop(self) -> None:
         """End the process, even while it reads a log."""
@@ -328,7 +331,7 @@ class _Worker:
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
-    def _received(self, size: int) -> bytes:
+    def _receive(self, size: int) -> bytes:
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         text = self._process.stdout.read(size)
         if len(text) < size:
@@ -337,11 +340,11 @@ class _Worker:
 
 
 def serve() -> None:
-    """Answer requests on standard input: in a process of :class:`_Worker`."""
+    """Answer the requests on standard input, in a process that :class:`_Worker` started."""
     requests = map(json.loads, iter(sys.stdin.buffer.readline, b""))
     explainer = FileExplainer(next(requests))
     output = sys.stdout.buffer
     for file, seconds, is_checked in requests:
-        answer = msgspec.msgpack.encode(explainer.answer(Path(file), Deadline(seconds), is_checked=is_checked))
-        output.write(len(answer).to_bytes(_SIZE_BYTES, "big") + answer)
+        result = msgspec.msgpack.encode(explainer.explain(Path(file), Deadline(seconds), is_checked=is_checked))
+        output.write(len(result).to_bytes(_SIZE_FIELD_BYTES, "big") + result)
         output.flush()

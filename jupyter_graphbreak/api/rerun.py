@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 #: The time limit, in seconds, for measuring or checking.
 _TIME_LIMIT_S = 120.0
-#: The share of the time for breaks, if there are recompiles as well, and if there are only recompiles.
+#: The shares of the time for breaks: if the report has recompiles as well, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.6, 0.3
 #: The share of the time limit after which no further entry is measured or checked, and few calls are timed.
-_SHARE_OF_ENTRIES = 0.5
+_SHARE_FOR_STARTING = 0.5
 #: The minimum number of seconds for finding one script.
 _MIN_FOR_SCRIPT_S = 15.0
 
@@ -122,8 +122,8 @@ class Rerun:
         from jupyter_graphbreak.experiments.remedies.finding import PATIENCE_S, find_remedies
 
         seconds = options.pop("seconds", None)
-        whole = PATIENCE_S if seconds is None else seconds
-        end = time.monotonic() + whole
+        time_limit = PATIENCE_S if seconds is None else seconds
+        end = time.monotonic() + time_limit
         share = _share_of_breaks(self.report)
         self._found = find_remedies(
             self.report,
@@ -131,17 +131,17 @@ class Rerun:
             self._kept,
             find_cell=self._find_cell,
             on_status=self._on_status,
-            seconds=share * whole,
+            seconds=share * time_limit,
             **options,
         )
-        found = self._found.report
+        report = self._found.report
         self._found_for_recompiles = None
-        if found.recompiles:
+        if report.recompiles:
             from jupyter_graphbreak.experiments.recompiles.finding import find_recompile_remedies
             from jupyter_graphbreak.experiments.remedies.application import compile_file
 
             self._found_for_recompiles = find_recompile_remedies(
-                found,
+                report,
                 self._files,
                 self._kept,
                 seconds=end - time.monotonic(),
@@ -150,8 +150,8 @@ class Rerun:
                 compile_text=options.get("compile_text", compile_file),
                 without_breaks=self._found.entries_with_remedies,
             )
-            found = self._found_for_recompiles.report
-        return self._update(found)
+            report = self._found_for_recompiles.report
+        return self._update(report)
 
     @_collecting_faults
     def measure(self, seconds: float | None = None) -> Report:
@@ -163,28 +163,29 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
-        from jupyter_graphbreak.experiments.cost.startup import joined
         from jupyter_graphbreak.experiments.trial.entry import backend_name
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-        end, late = _limits(seconds)
+        end, latest_start = _deadlines(seconds)
         costs, starts = [], []
-        for entry in self._entries(late, "measured"):
+        for entry in self._entries(latest_start, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), limit_time(end):
-                found = [known for known in (self._found, self._found_for_recompiles) if known is not None]
-                remedied = {ids: apply for known in found for ids, apply in known.entries_with_remedies(entry).items()}
+                results = [result for result in (self._found, self._found_for_recompiles) if result is not None]
+                remedied = {
+                    ids: apply for result in results for ids, apply in result.entries_with_remedies(entry).items()
+                }
                 try:
-                    measured = measure_entry(entry, remedied, self.report, end=late, find_cell=self._find_cell)
+                    measured = measure_entry(entry, remedied, self.report, end=latest_start, find_cell=self._find_cell)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
-                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.wrapped)))
+                costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:
-            first = self._kept.entries[0]
-            cost = Cost(device_of(first), backend_name(first.backend), costs)
-            return self._update(with_priorities(replace(self.report, cost=cost, startup=joined(starts))))
+            first_entry = self._kept.entries[0]
+            cost = Cost(device_of(first_entry), backend_name(first_entry.backend), costs)
+            return self._update(with_priorities(replace(self.report, cost=cost, startup=combined_startup(starts))))
         return self._update(self.report)
 
     @_collecting_faults
@@ -196,20 +197,20 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.check.checking import check_instances, instances_of
+        from jupyter_graphbreak.experiments.check.checking import check_instances, group_instances
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-        end, late = _limits(seconds)
+        end, latest_start = _deadlines(seconds)
         checks = []
-        groups = {id(group[0]): group for group in instances_of(self._kept.entries)}
-        for entry in self._entries(late, "checked"):
+        groups = {id(group[0]): group for group in group_instances(self._kept.entries)}
+        for entry in self._entries(latest_start, "checked"):
             if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):
                 try:
-                    found = check_instances(groups[id(entry)], self.report, find_cell=self._find_cell)
-                    checks.append(found.check)
+                    checked = check_instances(groups[id(entry)], self.report, find_cell=self._find_cell)
+                    checks.append(checked.check)
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))
@@ -229,30 +230,30 @@ class Rerun:
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
         from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
 
-        lines = [WantedLine.parse(text) for text in at]
-        end, late = _limits(seconds)
-        found = []
-        for entry in self._entries(late, "looked into"):
+        wanted_lines = [WantedLine.parse(text) for text in at]
+        end, latest_start = _deadlines(seconds)
+        entry_values = []
+        for entry in self._entries(latest_start, "looked into"):
             self._on_status(f"{entry.function}: running operation by operation on copies")
             calls = self._kept.total_of(entry)
-            number, later = self._kept.call_with_nan(entry) or (1, None)
-            if later is None and number > 1:
+            number, entry_with_nan = self._kept.call_with_nan(entry) or (1, None)
+            if entry_with_nan is None and number > 1:
                 self._notes.append(
                     f"The result of call {number} of {entry.function} has NaN, but there was not enough memory to keep "
                     "its arguments."
                 )
-            shown, number = (later, number) if later is not None else (entry, 1)
+            observed, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
             with entry.set_up(), self._noting_failures(f"recording the values of {entry.function}"), limit_time(end):
                 try:
                     values = values_of_entry(
-                        shown, self.report, lines=lines, number=number, calls=calls, find_cell=self._find_cell
+                        observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
                     ).values
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
                     continue
-                found.append(values)
-        self._notes += missing_lines(lines, found, self.report)
-        return self._update(replace(self.report, values=found))
+                entry_values.append(values)
+        self._notes += missing_lines(wanted_lines, entry_values, self.report)
+        return self._update(replace(self.report, values=entry_values))
 
     def reproduce(
         self,
@@ -267,7 +268,7 @@ class Rerun:
         Parameters
         ----------
         ident : str
-            Its id.
+            The id of the finding.
         redacted : bool
             Whether to replace the names and texts of the program.
         seconds : float or None
@@ -300,31 +301,31 @@ class Rerun:
         from jupyter_graphbreak.experiments.reproducer.target import idents_of
 
         end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
-        found: list[Reproducer] = []
+        scripts: list[Reproducer] = []
         idents = idents_of(self.report)
         with ScriptRunner() as runner:
             for number, ident in enumerate(idents):
-                left = end - time.monotonic()
-                if left < _MIN_FOR_SCRIPT_S and found:
+                seconds_left = end - time.monotonic()
+                if seconds_left < _MIN_FOR_SCRIPT_S and scripts:
                     self._notes.append(f"There was no time for {len(idents) - number} of {len(idents)} reproducers.")
                     break
-                share = max(_MIN_FOR_SCRIPT_S, left / (len(idents) - number))
+                share = max(_MIN_FOR_SCRIPT_S, seconds_left / (len(idents) - number))
                 with self._noting_failures(f"reproducing {ident}"):
-                    found.append(self.reproduce(ident, seconds=share, runner=runner))
-        return self._update(replace(self.report, reproducers=found))
+                    scripts.append(self.reproduce(ident, seconds=share, runner=runner))
+        return self._update(replace(self.report, reproducers=scripts))
 
     def _entries(self, latest_start: float, verb: str) -> Iterator[Entry]:
-        """Yield the entries until time is up; add a note about those left out."""
+        """Yield the entries until time is up; add a note about the entries that are left out."""
         for number, entry in enumerate(self._kept.entries):
             if time.monotonic() > latest_start:
-                left = len(self._kept.entries) - number
-                self._notes.append(f"{left} of {number + left} calls were not {verb}: time was up.")
+                left_out = len(self._kept.entries) - number
+                self._notes.append(f"{left_out} of {number + left_out} calls were not {verb}: time was up.")
                 return
             yield entry
 
     @contextlib.contextmanager
     def _noting_failures(self, activity: str) -> Iterator[None]:
-        """Add a note if an entry fails, and continue with the others."""
+        """Add a note if an activity on an entry fails, so that the other entries follow."""
         try:
             yield
         except TimeUpError:
@@ -342,8 +343,8 @@ class Rerun:
             *(Diagnostic("warning", sentence) for sentence in sentences),
             *(Diagnostic("error", sentence) for sentence in [*self._warm.faults, *self._faults]),
         ]
-        new = [note for note in notes if note not in report.diagnostics]
-        extended = Report.of(replace(report, diagnostics=[*report.diagnostics, *new]))
+        new_notes = [note for note in notes if note not in report.diagnostics]
+        extended = Report.of(replace(report, diagnostics=[*report.diagnostics, *new_notes]))
         self.report = extended.reproduced_by(self.reproduce)
         return self.report
 
@@ -355,7 +356,7 @@ def _share_of_breaks(report: schema.Report) -> float:
     return _SHARE_OF_BREAKS if report.breaks else _SHARE_WITHOUT_BREAKS
 
 
-def _limits(seconds: float | None) -> tuple[float, float]:
+def _deadlines(seconds: float | None) -> tuple[float, float]:
     """Return the end of the time limit, and the time after which no further entry starts, as :func:`time.monotonic`."""
     limit = _TIME_LIMIT_S if seconds is None else seconds
-    return time.monotonic() + limit, time.monotonic() + _SHARE_OF_ENTRIES * limit
+    return time.monotonic() + limit, time.monotonic() + _SHARE_FOR_STARTING * limit

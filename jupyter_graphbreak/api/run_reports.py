@@ -70,14 +70,14 @@ def job_with(report: Report, folder: Path) -> Job | None:
     return job_of(report, processes_in(folder))
 
 
-class Children(NamedTuple):
-    """The processes that this process started, and when each of them compiled, by its id."""
+class ChildProcesses(NamedTuple):
+    """The processes that this process started, and when each of them compiled, by the id of the process."""
 
     processes: Sequence[Process] = ()
     compile_times: Mapping[str, list[CompileTime]] = MappingProxyType({})
 
 
-def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children:
+def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildProcesses:
     """Return the processes that wrote their traces into a folder, each with its report."""
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes
@@ -87,19 +87,22 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> Children
     try:
         traces = list(read_processes(trace_files(folder), find_cell=find_cell, folders=anywhere))
     except UnreadableTrace:  # there are none
-        return Children()
-    named = [(f"p{number}", trace) for number, trace in enumerate(traces, start=2)]
-    return Children(
-        [Process(name, trace.rank, trace.pid or None, None, build_report(trace.records)) for name, trace in named],
-        {name: trace.compile_times for name, trace in named},
+        return ChildProcesses()
+    traces_by_id = [(f"p{number}", trace) for number, trace in enumerate(traces, start=2)]
+    return ChildProcesses(
+        [
+            Process(name, trace.rank, trace.pid or None, None, build_report(trace.records))
+            for name, trace in traces_by_id
+        ],
+        {name: trace.compile_times for name, trace in traces_by_id},
     )
 
 
-def job_of(report: Report, children: Children) -> Job | None:
+def job_of(report: Report, children: ChildProcesses) -> Job | None:
     """Return the job of this process and of the processes that it started; ``None`` if it started none."""
     from jupyter_graphbreak.analysis.jobs import build_job
 
     if not children.processes:
         return None
-    own = Process("p1", None, os.getpid(), None, report)
-    return Job.of(build_job([own, *children.processes], children.compile_times))
+    this_process = Process("p1", None, os.getpid(), None, report)
+    return Job.of(build_job([this_process, *children.processes], children.compile_times))

@@ -59,8 +59,8 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
         return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *contents.notes]))
     by_id = {f"p{number}": process for number, process in enumerate(contents.processes, start=1)}
     processes = [Process(id_, process.rank, process.pid, None, process.report) for id_, process in by_id.items()]
-    times = {id_: process.compile_times for id_, process in by_id.items()}
-    return Job.of(build_job(processes, times, contents.notes))
+    compile_times = {id_: process.compile_times for id_, process in by_id.items()}
+    return Job.of(build_job(processes, compile_times, contents.notes))
 
 
 def read_notebook(path: str | Path) -> list[Report]:
@@ -118,7 +118,7 @@ def explain_notebook(
             bar.update(done - bar.n)
 
         notebook, error = execute(Path(path), kernel, show)
-    reports = [Report.of(report) for report in reports_in(notebook, most=None).reports]
+    reports = [Report.of(report) for report in reports_in(notebook, max_reports=None).reports]
     explained = ExplainedNotebook(reports, notebook, error)
     if output is not None:
         explained.save(output)

@@ -94,11 +94,11 @@ def try_remedies(
     from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    own = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
+    own_changes = [rewrite if callable(rewrite) else read_patch(rewrite) for rewrite in also]
 
     def try_all() -> schema.Report:
         try:
-            return remedies_of_call(fn, args, kwargs, also=own, seconds=seconds).report
+            return remedies_of_call(fn, args, kwargs, also=own_changes, seconds=seconds).report
         except TrialStoppedError as stopped:
             from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
             from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
@@ -150,27 +150,27 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.report.cost import Cost
 
-    begun = time.monotonic()
+    start = time.monotonic()
 
     def measure_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
-        refused = entry.why_not_run()
-        if refused is not None:
-            return _empty_report(Diagnostic("warning", refused))
+        why_not_run = entry.why_not_run()
+        if why_not_run is not None:
+            return _empty_report(Diagnostic("warning", why_not_run))
         limit = _TIME_LIMIT_S if seconds is None else seconds
         try:
-            with limit_time(begun + limit):
-                found = measure_entry(entry, end=begun + _SHARE_OF_CALLS * limit)
+            with limit_time(start + limit):
+                measured = measure_entry(entry, end=start + _SHARE_OF_CALLS * limit)
         except TrialStoppedError as stopped:
             report = _report_until_stopped(entry, stopped.effect)[0]
             return msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), []))
         except Exception as error:
-            if is_internal(error) or _raises(entry):
+            if is_internal(error) or _call_raises(entry):
                 raise
             note = f"Measuring was stopped: a repeated call raised {type(error).__name__}: {error}."
             return _empty_report(Diagnostic("warning", note))
-        cost = Cost(device_of(entry), backend_name(entry.backend), [found.cost])
-        return with_priorities(msgspec.structs.replace(found.report, cost=cost))
+        cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
+        return with_priorities(msgspec.structs.replace(measured.report, cost=cost))
 
     return _reporting_failures("measuring", measure_call)
 
@@ -215,15 +215,15 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
 
     def check_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
-        refused = entry.why_not_run()
-        if refused is not None:
-            return _empty_report(Diagnostic("warning", refused))
+        why_not_run = entry.why_not_run()
+        if why_not_run is not None:
+            return _empty_report(Diagnostic("warning", why_not_run))
         try:
             with limit_time(end):
-                found = check_entry(entry)
+                checked = check_entry(entry)
         except TrialStoppedError as stopped:
             return msgspec.structs.replace(_report_until_stopped(entry, stopped.effect)[0], check=[])
-        return msgspec.structs.replace(found.report, check=[found.check])
+        return msgspec.structs.replace(checked.report, check=[checked.check])
 
     return _reporting_failures("checking", check_call)
 
@@ -280,22 +280,22 @@ def values(
 
     def analyse() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
-        refused = entry.why_not_run()
-        if refused is not None:
-            return _empty_report(Diagnostic("warning", refused))
+        why_not_run = entry.why_not_run()
+        if why_not_run is not None:
+            return _empty_report(Diagnostic("warning", why_not_run))
         try:
             with limit_time(end):
-                found = values_of_entry(entry, lines=lines)
+                analysed = values_of_entry(entry, lines=lines)
         except TrialStoppedError as stopped:
             return msgspec.structs.replace(_report_until_stopped(entry, stopped.effect)[0], values=[])
-        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [found.values], found.report)]
-        diagnostics = [*found.report.diagnostics, *notes]
-        return msgspec.structs.replace(found.report, values=[found.values], diagnostics=diagnostics)
+        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [analysed.values], analysed.report)]
+        diagnostics = [*analysed.report.diagnostics, *notes]
+        return msgspec.structs.replace(analysed.report, values=[analysed.values], diagnostics=diagnostics)
 
     return _reporting_failures("recording values", analyse)
 
 
-def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **empty: Any) -> Report:
+def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:
     """Return the report of an analysis with notes about internal errors; it is empty if one of them ended the analysis.
 
     Exceptions that the user's code raises are passed on.
@@ -306,8 +306,8 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **e
         with collected_faults(sentences):
             report = analyse()
         notes = [Diagnostic("error", sentence) for sentence in sentences]
-        new = [note for note in notes if note not in report.diagnostics]
-        return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *new]))
+        new_notes = [note for note in notes if note not in report.diagnostics]
+        return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *new_notes]))
     except TimeUpError:
         return Report.of(
             _empty_report(Diagnostic("warning", f"{activity.capitalize()} took too long and was stopped."))
@@ -316,7 +316,7 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **e
         if not is_internal(fault):
             raise
         note = internal_error(activity, fault)
-        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **empty))
+        return Report.of(msgspec.structs.replace(_empty_report(Diagnostic("error", note)), **fields_if_empty))
 
 
 def _empty_report(note: Diagnostic) -> schema.Report:
@@ -367,12 +367,12 @@ def compare_frontends(
     """
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
-    def arguments(inputs: Any) -> Arguments:
+    def as_arguments(inputs: Any) -> Arguments:
         if isinstance(inputs, Arguments):
             return inputs
         return Arguments(*inputs, **kwargs) if type(inputs) is tuple else Arguments(inputs, **kwargs)
 
-    return compare(fn, Arguments(*args, **kwargs), [arguments(inputs) for inputs in also], seconds=seconds)
+    return compare(fn, Arguments(*args, **kwargs), [as_arguments(inputs) for inputs in also], seconds=seconds)
 
 
 def compare(
@@ -409,16 +409,16 @@ def compare(
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     entry = entry_of(fn, *first.args, **first.kwargs)
-    entry = replace(entry, twins=copied.twins, kept=copied.kept) if copied is not None else entry
+    entry = replace(entry, twins=copied.twins, kept_names=copied.kept_names) if copied is not None else entry
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     try:
-        effect = effects.of(entry.call) if effects is not None else None
+        effect = effects.effect_of(entry.call) if effects is not None else None
         with entry.set_up(), limit_time(end):
             if effect is not None:
                 return _stopped_comparison(entry, first, effect, find_cell)
-            refused = entry.why_not_run()
-            if refused is not None:
-                report = _empty_report(Diagnostic("warning", refused))
+            why_not_run = entry.why_not_run()
+            if why_not_run is not None:
+                report = _empty_report(Diagnostic("warning", why_not_run))
                 return Frontends.of(frontends.without_verdicts(entry.call, first, report))
             try:
                 return Frontends.of(frontends.compare(fn, first, others, backend=backend, find_cell=find_cell))
@@ -438,8 +438,8 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
     return Frontends.of(without_verdicts(entry.call, first, report))
 
 
-def _raises(entry: Entry) -> bool:
-    """Return whether a single call raises, on copies."""
+def _call_raises(entry: Entry) -> bool:
+    """Return whether a single call on copies raises an exception."""
     from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
@@ -481,5 +481,5 @@ def _report_until_stopped(
         except Exception as error:  # noqa: BLE001 - the effect is still worth reporting
             recording.note("warning", f"The report lacks what was compiled before the call was stopped ({error}).")
     report, files = build_with_files(recording.records)
-    reported = with_effects(report, files, [effect], find_cell)
-    return msgspec.structs.replace(reported, status="ok", error=None), files
+    with_effect = with_effects(report, files, [effect], find_cell)
+    return msgspec.structs.replace(with_effect, status="ok", error=None), files

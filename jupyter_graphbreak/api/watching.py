@@ -17,7 +17,7 @@ from jupyter_graphbreak.api.run_reports import job_with, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
-from jupyter_graphbreak.recording.targets import forget
+from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.records.source_texts import recorded_sources
 from jupyter_graphbreak.report.schema import Device, Diagnostic
@@ -65,7 +65,7 @@ class Run:
         """Return the report of what the block has done so far; any thread may call it while the block runs."""
         if self._report is not None or self._recording is None:
             return self.report
-        return Report.of(build_report(self._recording.so_far()))
+        return Report.of(build_report(self._recording.records_so_far()))
 
     def begin(self, recording: recorder.Recording) -> None:
         """Store the recording when it begins."""
@@ -246,7 +246,7 @@ def capture(
     Run
         After the block, it has the ``report`` and, with ``processes``, the ``job``. With ``entries``, you can call its
         ``try_remedies()``, ``measure()``, ``check()``, ``values()`` and ``reproducer(id)``. While the block runs,
-        ``report_so_far()`` returns its report until then.
+        ``report_so_far()`` returns a report of the block so far.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def capture(
     ...     compiled_step(batch)
     >>> print(run.report.to_text())  # doctest: +SKIP
     """
-    from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
+    from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
 
     require_torch()
     run = Run()
@@ -290,7 +290,7 @@ def capture(
                     recording.note("warning", sentence)
                 with (
                     _compiled_modules(recording) if compile else contextlib.nullcontext(),
-                    earlier_processes_noted(add_note) if processes else contextlib.nullcontext(),
+                    note_earlier_processes(add_note) if processes else contextlib.nullcontext(),
                 ):
                     yield run
         finally:
@@ -305,17 +305,17 @@ def capture(
 def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
     """Compile the modules that the code calls while the context is open, and record them."""
     from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
-    from jupyter_graphbreak.compiling.descriptions import described
+    from jupyter_graphbreak.compiling.descriptions import describe_compiled
 
     with compiled_calls(CompileOptions(), recording.note_fault) as calls:
         try:
             yield
         finally:
             with suppress_faults("describing what was compiled", recording.note_fault):
-                recording.note_compiled(described(calls.compiled))
+                recording.note_compiled(describe_compiled(calls.compiled))
 
 
-def run_program_file(path: str, module: str | None = None, *, routed: bool) -> None:
+def run_program_file(path: str, module: str | None = None, *, compiles_calls: bool) -> None:
     """Run a program as ``__main__``, which remains in ``sys.modules``, and compile its calls if requested.
 
     Parameters
@@ -324,7 +324,7 @@ def run_program_file(path: str, module: str | None = None, *, routed: bool) -> N
         The program's file; not used for a module.
     module : str or None
         The module to run, as with ``python -m``.
-    routed : bool
+    compiles_calls : bool
         Whether to compile the modules and functions that the program calls.
 
     Raises
@@ -334,7 +334,7 @@ def run_program_file(path: str, module: str | None = None, *, routed: bool) -> N
     """
     from jupyter_graphbreak.compiling.programs import run_as_main
 
-    run_as_main(path, module, routed=routed)
+    run_as_main(path, module, routed=compiles_calls)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -360,7 +360,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         Any exception that the call raises. To get a report in this case, use :func:`capture`.
     """
     compiled = ensure_compiled(fn, CompileOptions())
-    forget(fn)
+    forget_compiled_code(fn)
     with capture() as run:
         compiled(*args, **kwargs)
 
@@ -392,11 +392,11 @@ class EventStream:
         self._on_error = on_error
         self._lock = threading.Lock()
         self._file_names: list[Record] = []
-        self._begun: dict[CompileKey, list[Record]] = {}
-        self._breaks: set[str] = set()
+        self._records_by_compilation: dict[CompileKey, list[Record]] = {}
+        self._sent_breaks: set[str] = set()
 
     def receive(self, record: Record) -> None:
-        """Receive a record; the last one of a compilation leads to its events."""
+        """Receive a record; the last record of a compilation triggers the events of the compilation."""
         if self._on_event is None:
             return
         key = record.compile_key
@@ -405,23 +405,23 @@ class EventStream:
                 self._file_names.append(record)
             if key is None:
                 return
-            self._begun.setdefault(key, []).append(record)
+            self._records_by_compilation.setdefault(key, []).append(record)
             if not record.kind.endswith("compilation_metrics"):
                 return
-            records = [*self._file_names, *self._begun.pop(key)]
+            records = [*self._file_names, *self._records_by_compilation.pop(key)]
         if record.kind == "compilation_metrics":
-            self._pass_on(records)
+            self._send_events(records)
 
-    def _pass_on(self, records: list[Record]) -> None:
+    def _send_events(self, records: list[Record]) -> None:
         sources = recorded_sources(records, lambda _: None, None)
         records += [Record({source.kind: msgspec.to_builtins(source)}) for source in sources]
         for event in events_of(build_report(records)):
             if self._on_event is None:
                 return
             if event.kind == "break":  # pass it on once, although it recurs in each function that inlines its line
-                if event.text in self._breaks:
+                if event.text in self._sent_breaks:
                     continue
-                self._breaks.add(event.text)
+                self._sent_breaks.add(event.text)
             try:
                 self._on_event(event)
             except Exception as error:  # noqa: BLE001 - the function that is compiled must not notice

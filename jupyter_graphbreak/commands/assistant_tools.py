@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break
 
-#: Reports that are kept; older ones must be created again.
+#: The maximum number of reports to keep; an older report must be created again.
 _MAX_REPORTS = 32
 #: Limits of an answer: the entries of each list, and the characters of a text.
 _MAX_ENTRIES = 20
-_MAX_TEXT = 400
+_MAX_TEXT_LENGTH = 400
 #: Characters of one part of a report, and of a patch.
-_MAX_PART = 20_000
-_MAX_OUTPUT = 2_000
-_MAX_FILE = 512 << 20
+_MAX_PART_LENGTH = 20_000
+_MAX_OUTPUT_LENGTH = 2_000
+_MAX_FILE_BYTES = 512 << 20
 _COMMAND_LINE = "from jupyter_graphbreak.cli import main; main()"
 
 _INSTRUCTIONS = (
@@ -62,7 +62,7 @@ _INSTRUCTIONS = (
     "of it. Before you propose a change for a break or a recompile, test it with judge_patch: accept only the verdict "
     "'works', or tell the user what 'works on what ran' and 'works but differs' leave open."
 )
-_NOT_ALLOWED = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
+_RUNNING_NOT_ALLOWED = " Running programs is not allowed here: the user can start `graphbreak mcp` with --allow-run."
 
 FilePath = Annotated[str, Field(description="Path of a file, relative to the folder that the user chose.")]
 Arguments = Annotated[list[str], Field(description="The program's command-line arguments.")]
@@ -72,7 +72,7 @@ Compile = Annotated[
 
 
 class AssistantTools:
-    """The tools, for the files in one folder.
+    """The tools of a coding assistant, for the files in one folder.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ class AssistantTools:
     def __init__(self, folder: Path, seconds: float) -> None:
         self._folder = folder.resolve()
         self._seconds = seconds
-        self._kept: OrderedDict[str, Report | Job] = OrderedDict()
-        self._number = 0
+        self._kept_reports: OrderedDict[str, Report | Job] = OrderedDict()
+        self._report_count = 0
 
     def explain_log(
         self,
@@ -96,7 +96,7 @@ class AssistantTools:
         from jupyter_graphbreak.api.saved import read_trace
 
         try:
-            return self._answer(read_trace(self._path_in_folder(path), sources=[self._folder]))
+            return self._keep_and_summarize(read_trace(self._path_in_folder(path), sources=[self._folder]))
         except (ValueError, OSError) as error:  # UnreadableTrace is a ValueError
             raise ToolError(str(error)) from None
 
@@ -110,7 +110,10 @@ class AssistantTools:
                 reports = read_notebook(self._path_in_folder(path))
         except (ValueError, OSError) as error:
             raise ToolError(str(error)) from None
-        return {"cells": [self._answer(report) for report in reports[:_MAX_ENTRIES]], "number_of_cells": len(reports)}
+        return {
+            "cells": [self._keep_and_summarize(report) for report in reports[:_MAX_ENTRIES]],
+            "number_of_cells": len(reports),
+        }
 
     def read_report(
         self,
@@ -121,27 +124,31 @@ class AssistantTools:
         ] = None,
     ) -> dict[str, Any]:
         """Read a part of a report, such as a break with its stacks, the code of a graph or the patch of a change."""
-        known = self._kept[report] if report in self._kept else self._saved(report)
+        whole_report = self._kept_reports[report] if report in self._kept_reports else self._load_saved(report)
         if part is None:
-            return self._answer(known) if report not in self._kept else _summary_of(known, report)
-        if isinstance(known, Job):
-            for process in known.processes:
+            return (
+                self._keep_and_summarize(whole_report)
+                if report not in self._kept_reports
+                else _summarize(whole_report, report)
+            )
+        if isinstance(whole_report, Job):
+            for process in whole_report.processes:
                 if any(member.id == part for member in process.members):
-                    return self._answer(Report.of(process.report))
-        data = known.to_dict()
-        found = data.get(part)
-        if found is None:
-            found = next(
+                    return self._keep_and_summarize(Report.of(process.report))
+        data = whole_report.to_dict()
+        value = data.get(part)
+        if value is None:
+            value = next(
                 (entry for entries in data.values() if isinstance(entries, list) for entry in entries
                  if isinstance(entry, dict) and entry.get("id") == part),
                 None,
             )  # fmt: skip
-        if found is None:
+        if value is None:
             raise ToolError(f"{report} has no part {part!r}; its fields are {', '.join(data)}")
-        text = json.dumps(found)
-        if len(text) > _MAX_PART:
-            return {"part": part, "is_cut": True, "json": text[:_MAX_PART]}
-        return {"part": part, "value": found}
+        text = json.dumps(value)
+        if len(text) > _MAX_PART_LENGTH:
+            return {"part": part, "is_cut": True, "json": text[:_MAX_PART_LENGTH]}
+        return {"part": part, "value": value}
 
     def explain_script(
         self,
@@ -170,17 +177,17 @@ class AssistantTools:
             file = Path(folder) / "proposed.patch"
             file.write_text(patch if patch.endswith("\n") else f"{patch}\n", encoding="utf-8")
             answer = self._run_script(path, arguments, "--patch", str(file), compiles=compile)
-        own = next((change for change in answer.get("changes", []) if change["family"] == "own"), None)
-        if own is None:
+        own_change = next((change for change in answer.get("changes", []) if change["family"] == "own"), None)
+        if own_change is None:
             notes = [note for note in answer["notes"] if "patch" in note] or answer["notes"]
             reason = " ".join(notes) or "no compiled call with a graph break or a recompile uses the patched lines"
             return {"verdict": "not tried", "accepted": False, "reason": reason, "report": answer["report"]}
         return {
-            "verdict": own["verdict"],
-            "accepted": own["verdict"] in {"works", "works on what ran"},
-            "reason": own["reason"],
-            "differences": own["differences"],
-            "evidence": own["evidence"],
+            "verdict": own_change["verdict"],
+            "accepted": own_change["verdict"] in {"works", "works on what ran"},
+            "reason": own_change["reason"],
+            "differences": own_change["differences"],
+            "evidence": own_change["evidence"],
             "report": answer["report"],
         }
 
@@ -200,7 +207,7 @@ class AssistantTools:
             reports = [Report.of(report) for report in msgspec.json.decode(output, type=list[Report])]
         except msgspec.DecodeError:
             raise ToolError(text) from None
-        cells = [self._answer(report) for report in reports[:_MAX_ENTRIES]]
+        cells = [self._keep_and_summarize(report) for report in reports[:_MAX_ENTRIES]]
         return {"cells": cells, "number_of_cells": len(reports), "exit_status": status, "output": text}
 
     def _run_script(self, path: str, arguments: list[str], *options: str, compiles: bool) -> dict[str, Any]:
@@ -211,7 +218,7 @@ class AssistantTools:
             report = Report.from_json(output)
         except msgspec.DecodeError:
             raise ToolError(text) from None
-        return {**self._answer(report), "exit_status": status, "output": text}
+        return {**self._keep_and_summarize(report), "exit_status": status, "output": text}
 
     def _run(self, arguments: list[str]) -> tuple[bytes, int, str]:
         """Run the command line in the folder; return its output, its exit status and the end of its error output."""
@@ -232,9 +239,9 @@ class AssistantTools:
                 ) from None
             finally:
                 _end_group(process)
-            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_OUTPUT))
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_OUTPUT_LENGTH))
             text = errors.read().decode(errors="replace").strip()
-            if output.seek(0, os.SEEK_END) > _MAX_FILE:
+            if output.seek(0, os.SEEK_END) > _MAX_FILE_BYTES:
                 raise ToolError("its report is too large")
             output.seek(0)
             return output.read(), status, text
@@ -248,37 +255,37 @@ class AssistantTools:
             If there is none, or if it is outside the folder; symbolic links are followed.
         """
         try:
-            real = (self._folder / path).resolve(strict=True)
+            real_path = (self._folder / path).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             raise ToolError(f"{path}: no such file or folder") from None
-        if not real.is_relative_to(self._folder):
+        if not real_path.is_relative_to(self._folder):
             raise ToolError(f"{path}: outside the folder that the user chose ({self._folder})")
-        return real
+        return real_path
 
-    def _saved(self, path: str) -> Report | Job:
+    def _load_saved(self, path: str) -> Report | Job:
         if not path.endswith(".json"):
-            raise ToolError(f"no report {path!r}; there are {', '.join(self._kept) or 'none yet'}")
+            raise ToolError(f"no report {path!r}; there are {', '.join(self._kept_reports) or 'none yet'}")
         try:
-            content = read_regular(self._path_in_folder(path), _MAX_FILE)
+            content = read_regular(self._path_in_folder(path), _MAX_FILE_BYTES)
             return Job.from_json(content) if b'"processes"' in content[:64] else Report.from_json(content)
         except (OSError, ValueError, RecursionError) as error:
-            raise ToolError(f"{path}: not a report ({' '.join(str(error).split())[:_MAX_TEXT]})") from None
+            raise ToolError(f"{path}: not a report ({' '.join(str(error).split())[:_MAX_TEXT_LENGTH]})") from None
 
-    def _answer(self, result: Report | Job) -> dict[str, Any]:
+    def _keep_and_summarize(self, result: Report | Job) -> dict[str, Any]:
         """Keep a report, and return its id and a summary."""
-        self._number += 1
-        ident = f"{'job' if isinstance(result, Job) else 'report'}-{self._number}"
-        self._kept[ident] = result
-        while len(self._kept) > _MAX_REPORTS:
-            self._kept.popitem(last=False)
-        return _summary_of(result, ident)
+        self._report_count += 1
+        ident = f"{'job' if isinstance(result, Job) else 'report'}-{self._report_count}"
+        self._kept_reports[ident] = result
+        while len(self._kept_reports) > _MAX_REPORTS:
+            self._kept_reports.popitem(last=False)
+        return _summarize(result, ident)
 
 
 def serve(folder: Path, *, allow_run: bool, seconds: float) -> None:
     """Serve the tools on standard input and output until the input ends."""
     os.chdir(folder)  # source text may be read from the working folder
     tools = AssistantTools(Path(), seconds)
-    instructions = _INSTRUCTIONS if allow_run else _INSTRUCTIONS + _NOT_ALLOWED
+    instructions = _INSTRUCTIONS if allow_run else _INSTRUCTIONS + _RUNNING_NOT_ALLOWED
     server = MCPServer(
         "graphbreak", instructions=instructions, version=jupyter_graphbreak.__version__, log_level="WARNING"
     )
@@ -300,74 +307,74 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _summary_of(result: Report | Job, ident: str) -> dict[str, Any]:
-    return _job_summary(result, ident) if isinstance(result, Job) else _report_summary(result, ident)
+def _summarize(result: Report | Job, ident: str) -> dict[str, Any]:
+    return _summarize_job(result, ident) if isinstance(result, Job) else _summarize_report(result, ident)
 
 
-def _report_summary(report: Report, ident: str) -> dict[str, Any]:
+def _summarize_report(report: Report, ident: str) -> dict[str, Any]:
     """Return a summary of a report; long lists are cut, and ``counts`` has their full lengths."""
     breaks = {break_.id: break_ for break_ in report.breaks}
     ordered = [breaks[id_] for id_ in report.order or breaks if id_ in breaks]
-    answer: dict[str, Any] = {
+    summary_fields: dict[str, Any] = {
         "report": ident,
-        "verdict": _short(verdict(report)[1]),
-        "summary": _short(summary(report)),
+        "verdict": _shortened(verdict(report)[1]),
+        "summary": _shortened(summary(report)),
         "counts": msgspec.to_builtins(report.summary),
-        "breaks": [_break(report, break_) for break_ in ordered[:_MAX_ENTRIES]],
+        "breaks": [_summarize_break(report, break_) for break_ in ordered[:_MAX_ENTRIES]],
         "recompiles": [
             {
                 "id": recompile.id,
                 "function": recompile.function,
-                "guards": [_short(reason.guard) for reason in recompile.reasons[:_MAX_ENTRIES]],
+                "guards": [_shortened(reason.guard) for reason in recompile.reasons[:_MAX_ENTRIES]],
             }
             for recompile in report.recompiles[:_MAX_ENTRIES]
         ],
         "eager": [
-            {"function": skipped.function, "reason": _short(skipped.reason)}
+            {"function": skipped.function, "reason": _shortened(skipped.reason)}
             for skipped in report.skipped[:_MAX_ENTRIES]
         ],
-        "notes": [_short(note.message) for note in report.diagnostics[:_MAX_ENTRIES]],
+        "notes": [_shortened(note.message) for note in report.diagnostics[:_MAX_ENTRIES]],
     }
     if report.error is not None:
-        answer["error"] = _short(f"{report.error.type}: {report.error.message}")
+        summary_fields["error"] = _shortened(f"{report.error.type}: {report.error.message}")
     if report.remedies is not None:
-        answer["changes"] = [_change(remedy) for remedy in report.remedies[:_MAX_ENTRIES]]
+        summary_fields["changes"] = [_summarize_change(remedy) for remedy in report.remedies[:_MAX_ENTRIES]]
     if report.cost is not None:
-        answer["cost"] = [_cost(entry) for entry in report.cost.entries[:_MAX_ENTRIES]]
+        summary_fields["cost"] = [_summarize_cost(entry) for entry in report.cost.entries[:_MAX_ENTRIES]]
     if report.effects is not None:
-        answer["effects"] = [_short(effect.what) for effect in report.effects[:_MAX_ENTRIES]]
-    return answer
+        summary_fields["effects"] = [_shortened(effect.what) for effect in report.effects[:_MAX_ENTRIES]]
+    return summary_fields
 
 
-def _break(report: Report, break_: Break) -> dict[str, Any]:
+def _summarize_break(report: Report, break_: Break) -> dict[str, Any]:
     advice = guidance(report, break_)
     return {
         "id": break_.id,
         "place": place(report, break_.location),
-        "code": _short(break_.location.code if break_.location is not None else None),
-        "reason": _short(reason_of(break_)),
+        "code": _shortened(break_.location.code if break_.location is not None else None),
+        "reason": _shortened(reason_of(break_)),
         "gb_id": break_.gb_id,
-        "advice": _short(advice[0].text) if advice else None,
+        "advice": _shortened(advice[0].text) if advice else None,
     }
 
 
-def _change(remedy: Remedy) -> dict[str, Any]:
+def _summarize_change(remedy: Remedy) -> dict[str, Any]:
     return {
         "id": remedy.id,
         "breaks": remedy.breaks,
         "recompiles": remedy.recompiles,
         "family": remedy.family,
-        "title": _short(remedy.title),
+        "title": _shortened(remedy.title),
         "verdict": verdict_label(remedy),
-        "reason": _short(remedy.reason or remedy.person),
-        "differences": [_short(difference) for difference in remedy.differences[:_MAX_ENTRIES]],
+        "reason": _shortened(remedy.reason or remedy.person),
+        "differences": [_shortened(difference) for difference in remedy.differences[:_MAX_ENTRIES]],
         "evidence": msgspec.to_builtins(remedy.evidence),
-        "patch": _short(remedy.patch, _MAX_OUTPUT),
-        "code": _short(remedy.code),
+        "patch": _shortened(remedy.patch, _MAX_OUTPUT_LENGTH),
+        "code": _shortened(remedy.code),
     }
 
 
-def _cost(entry: EntryCost) -> dict[str, Any]:
+def _summarize_cost(entry: EntryCost) -> dict[str, Any]:
     parts = sorted(entry.parts, key=lambda part: -part.time.median_us)
     return {
         "function": entry.function,
@@ -380,27 +387,27 @@ def _cost(entry: EntryCost) -> dict[str, Any]:
     }
 
 
-def _job_summary(job: Job, ident: str) -> dict[str, Any]:
+def _summarize_job(job: Job, ident: str) -> dict[str, Any]:
     return {
         "report": ident,
         "summary": job_headline(job),
         "breaks": [
             {
                 "place": job_place(break_.place),
-                "reason": _short(reason_of(break_)),
+                "reason": _shortened(reason_of(break_)),
                 "gb_id": break_.gb_id,
                 "processes": processes_with_break(job, break_),
             }
             for break_ in job.breaks[:_MAX_ENTRIES]
         ],
         "processes": [
-            {"id": process.id, "name": process_name(process), "summary": _short(summary(process.report))}
+            {"id": process.id, "name": process_name(process), "summary": _shortened(summary(process.report))}
             for process in job.processes[:_MAX_ENTRIES]
         ],
         "compiling": compiling_lines(job),
-        "notes": [_short(note.message) for note in job.diagnostics[:_MAX_ENTRIES]],
+        "notes": [_shortened(note.message) for note in job.diagnostics[:_MAX_ENTRIES]],
     }
 
 
-def _short(text: str | None, max_length: int = _MAX_TEXT) -> str | None:
+def _shortened(text: str | None, max_length: int = _MAX_TEXT_LENGTH) -> str | None:
     return text if text is None or len(text) <= max_length else f"{text[:max_length]}..."

@@ -24,7 +24,7 @@ def diff_command(before: Path, after: Path, form: str) -> int:
 
     A and B are reports saved as JSON, notebooks with one report, or logs of one process.
     """
-    changes = _report(before).diff(_report(after))
+    changes = _read_report(before).diff(_read_report(after))
     match form:
         case "json":
             click.echo(msgspec.json.encode(changes))
@@ -45,12 +45,12 @@ def diff_command(before: Path, after: Path, form: str) -> int:
 _MAX_BYTES = 512 << 20
 
 
-def _first_byte(path: Path) -> bytes:
+def _read_first_byte(path: Path) -> bytes:
     with open_regular(path) as file:
         return file.read(1)
 
 
-def _report_in_notebook(path: Path) -> Report:
+def _read_notebook_report(path: Path) -> Report:
     from jupyter_graphbreak.api.saved import read_notebook
     from jupyter_graphbreak.notebook_files import UnreadableNotebook  # this imports nbformat, which takes a second
 
@@ -63,20 +63,20 @@ def _report_in_notebook(path: Path) -> Report:
     return reports[0]
 
 
-def _report(path: Path) -> Report:
+def _read_report(path: Path) -> Report:
     from jupyter_graphbreak.api.saved import read_trace
     from jupyter_graphbreak.trace.log_files import UnreadableTrace
 
     if path.suffix == ".ipynb":
-        return _report_in_notebook(path)
+        return _read_notebook_report(path)
     try:
-        if path.is_file() and _first_byte(path) in {b"{", b"["}:
+        if path.is_file() and _read_first_byte(path) in {b"{", b"["}:
             return Report.from_json(read_regular(path, _MAX_BYTES))
-        read = read_trace(path)
+        read_result = read_trace(path)
     except (UnreadableTrace, OSError) as error:
         raise FileProblem(str(error)) from None
     except (ValueError, RecursionError) as error:
         raise FileProblem(f"{path}: not a report: {' '.join(str(error).split())}") from None
-    if not isinstance(read, Report):
-        raise click.UsageError(f"{path}: it has {len(read.processes)} processes; compare the log of one of them")
-    return read
+    if not isinstance(read_result, Report):
+        raise click.UsageError(f"{path}: it has {len(read_result.processes)} processes; compare the log of one of them")
+    return read_result

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.gate.verdict import details, headline, new_breaks
+from jupyter_graphbreak.gate.verdict import details, headline, ids_of_new_breaks
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.gate.verdict import GateVerdict
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "html", "markdown", "sarif")
 
-#: Of the breaks that only some ranks have, the Markdown of a job lists at most this many.
-_MAX_UNEVEN = 50
+#: The maximum number of breaks on only some ranks that the Markdown of a job lists.
+_MAX_UNEVEN_BREAKS = 50
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ def render(result: CommandResult, form: str, verdict: GateVerdict | None, *, red
     redacted : bool
         Whether to leave out the user's code.
     """
-    new = [new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
+    new_break_ids = [ids_of_new_breaks(verdict, report) for report in result.reports] if verdict is not None else None
     shown = result.redacted() if redacted else result
     match form:
         case "json":
-            return _json(shown)
+            return _render_json(shown)
         case "html":
-            return _html(shown)
+            return _render_html(shown)
         case "markdown":
-            return _markdown(shown, verdict, new or [], redacted=redacted)
+            return _render_markdown(shown, verdict, new_break_ids or [], redacted=redacted)
         case "sarif":
-            return _sarif(shown, new)
+            return _render_sarif(shown, new_break_ids)
         case _:
-            return _text(shown, verdict, redacted=redacted)
+            return _render_text(shown, verdict, redacted=redacted)
 
 
 def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
@@ -90,7 +90,7 @@ def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
     ]
 
 
-def _text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool) -> str:
+def _render_text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool) -> str:
     parts = [result.job.to_text()] if result.job is not None else [report.to_text() for report in result.reports]
     if not parts:
         parts = [f"no reports in {result.notebook}: add --execute to run it"]
@@ -99,7 +99,7 @@ def _text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool)
     return "\n\n".join(parts)
 
 
-def _json(result: CommandResult) -> str:
+def _render_json(result: CommandResult) -> str:
     if result.job is not None:
         return result.job.to_json().decode()
     if result.notebook is None:
@@ -107,7 +107,7 @@ def _json(result: CommandResult) -> str:
     return json.dumps([report.to_dict() for report in result.reports])
 
 
-def _html(result: CommandResult) -> str:
+def _render_html(result: CommandResult) -> str:
     from jupyter_graphbreak.views.html.job import render_job_page, render_reports_page
     from jupyter_graphbreak.views.html.render import render_page
 
@@ -118,7 +118,9 @@ def _html(result: CommandResult) -> str:
     return render_reports_page(result.reports)
 
 
-def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[str]], *, redacted: bool) -> str:
+def _render_markdown(
+    result: CommandResult, verdict: GateVerdict | None, new_break_ids: list[set[str]], *, redacted: bool
+) -> str:
     from jupyter_graphbreak.views.markdown import render_markdown, render_markdown_lines
     from jupyter_graphbreak.views.words.jobs import (
         compiling_lines,
@@ -135,19 +137,19 @@ def _markdown(result: CommandResult, verdict: GateVerdict | None, new: list[set[
     titles: list[str] = []
     if result.job is not None:
         job = result.job
-        uneven = [
+        uneven_breaks = [
             f"{job_place(break_.place)}: {break_.gb_type}, {processes_with_break(job, break_)}"
-            for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN)
+            for break_ in itertools.islice((break_ for break_ in job.breaks if break_.missing_in), _MAX_UNEVEN_BREAKS)
         ]
-        parts.append(render_markdown_lines(job_headline(job), [*uneven, *compiling_lines(job)]))
+        parts.append(render_markdown_lines(job_headline(job), [*uneven_breaks, *compiling_lines(job)]))
         titles = [process_name(process) for process in job.processes]
-    parts.append(render_markdown(result.reports, titles, new))
+    parts.append(render_markdown(result.reports, titles, new_break_ids))
     return "\n\n".join(part for part in parts if part)
 
 
-def _sarif(result: CommandResult, new: list[set[str]] | None) -> str:
+def _render_sarif(result: CommandResult, new_break_ids: list[set[str]] | None) -> str:
     import jupyter_graphbreak
     from jupyter_graphbreak.views.sarif import render_sarif
 
     reports: list[Any] = list(result.reports)
-    return render_sarif(reports, jupyter_graphbreak.__version__, new, result.notebook)
+    return render_sarif(reports, jupyter_graphbreak.__version__, new_break_ids, result.notebook)

@@ -15,7 +15,7 @@ from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, 
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
 from jupyter_graphbreak.gate.verdict import COMPILE_SOMETHING, judge, nothing_compiled
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class SharedOptions(NamedTuple):
@@ -27,7 +27,7 @@ class SharedOptions(NamedTuple):
     update_baseline: bool
 
 
-def shared_options(command: _F) -> _F:
+def shared_options(command: _Command) -> _Command:
     """Add the options of :class:`SharedOptions` to a command, which receives them as keyword arguments."""
     for option in reversed(
         (
@@ -44,7 +44,7 @@ def shared_options(command: _F) -> _F:
     return command
 
 
-def format_option(formats: tuple[str, ...]) -> Callable[[_F], _F]:
+def format_option(formats: tuple[str, ...]) -> Callable[[_Command], _Command]:
     """Return the option that chooses a format."""
     return click.option(
         "--format",
@@ -56,7 +56,7 @@ def format_option(formats: tuple[str, ...]) -> Callable[[_F], _F]:
     )
 
 
-def sources_option(command: _F) -> _F:
+def sources_option(command: _Command) -> _Command:
     """Add the option that names folders from which source files may be read."""
     return click.option(
         "--sources",
@@ -93,32 +93,34 @@ class Gate:
             self._baseline = load_baseline(path)
         except FileNotFoundError as error:
             if not shared.update_baseline:
-                raise FileProblem(f"--baseline {path}: {_reason(error)}; add --update-baseline to create it") from None
+                raise FileProblem(
+                    f"--baseline {path}: {_failure_reason(error)}; add --update-baseline to create it"
+                ) from None
         except (OSError, ValueError) as error:
-            raise FileProblem(f"--baseline {path}: {_reason(error)}") from None
+            raise FileProblem(f"--baseline {path}: {_failure_reason(error)}") from None
 
     def finish(self, result: CommandResult) -> int:
         """Print the result and the gate's decision; return the exit status."""
         shared = self._shared
-        gates = self._baseline is not None and not shared.update_baseline
-        verdict = judge(self._baseline, result.reports) if self._baseline is not None and gates else None
+        is_gate_active = self._baseline is not None and not shared.update_baseline
+        verdict = judge(self._baseline, result.reports) if self._baseline is not None and is_gate_active else None
         click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
             if nothing_compiled(result.reports):
                 print_message(f"{shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}")
                 return 1
             try:
-                most = self._baseline.max_recompiles if self._baseline is not None else 0
-                save_baseline(shared.baseline, replace(baseline_of(result.reports), max_recompiles=most))
+                max_recompiles = self._baseline.max_recompiles if self._baseline is not None else 0
+                save_baseline(shared.baseline, replace(baseline_of(result.reports), max_recompiles=max_recompiles))
             except (OSError, ValueError) as error:
-                raise FileProblem(f"--baseline {shared.baseline}: {_reason(error)}") from None
+                raise FileProblem(f"--baseline {shared.baseline}: {_failure_reason(error)}") from None
             print_message(f"wrote {shared.baseline}")
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
         return 0 if verdict is None or verdict.passed else 1
 
 
-def _reason(error: OSError | ValueError) -> str:
+def _failure_reason(error: OSError | ValueError) -> str:
     if isinstance(error, MalformedBaseline):
         return f"not a baseline: {error}; correct it, or delete it and create it again with --update-baseline"
     why: str = getattr(error, "strerror", None) or str(error)

@@ -48,15 +48,15 @@ def repro_command(
         return status or FAILED
     if ident == CHECK:
         run.check(seconds)
-    known = idents_of(run.report)
-    if ident is None and not known:
+    idents = idents_of(run.report)
+    if ident is None and not idents:
         print_message("nothing to reproduce: no break, recompile or error was seen")
         return FAILED
     try:
-        script = run.reproducer(ident or known[0], redacted=redact, seconds=seconds)
+        script = run.reproducer(ident or idents[0], redacted=redact, seconds=seconds)
     except LookupError:
-        has = ", ".join(known) or "nothing to reproduce"
-        raise click.UsageError(f"--id {ident}: the report has no such id; it has {has}") from None
+        available = ", ".join(idents) or "nothing to reproduce"
+        raise click.UsageError(f"--id {ident}: the report has no such id; it has {available}") from None
     except NotReproducedError as reason:
         print_message(str(reason))
         return FAILED

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.api.watching import Run
     from jupyter_graphbreak.results import Job, Report
 
-_INTERRUPTED = 130
+_INTERRUPT_STATUS = 130
 
 
 class ProgramCommand(click.Command):
@@ -75,7 +75,7 @@ def script_command(
     reruns = RerunOptions(**{name: options.pop(name) for name in RerunOptions._fields})
     gate = Gate(SharedOptions(**options))
     program = program_of(context)
-    _refuse_unreadable(reruns.patch)
+    _refuse_unreadable_patch(reruns.patch)
     _refuse_unknown_lines(reruns.at)
     run, status = run_program(
         program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
@@ -92,8 +92,8 @@ def script_command(
 
 def _with_report(job: Job, report: Report) -> Job:
     """Return a job in which the program's own process has an extended report."""
-    own, *others = job.processes
-    return replace(job, processes=[replace(own, report=report), *others])
+    own_process, *others = job.processes
+    return replace(job, processes=[replace(own_process, report=report), *others])
 
 
 class RerunOptions(NamedTuple):
@@ -162,25 +162,25 @@ def run_program(
     file, module, arguments = program
     with _stdout_to_stderr(enabled=to_stderr):
         try:
-            with capture(compile=compiles, **options) as run, _as_main(module, file, arguments):
+            with capture(compile=compiles, **options) as run, _program_environment(module, file, arguments):
                 if module is None and not compiles and pkgutil.get_importer(file) is not None:
                     runpy.run_path(file, run_name="__main__")  # an archive
                 else:
-                    run_program_file(file, module, routed=compiles)
+                    run_program_file(file, module, compiles_calls=compiles)
         except SystemExit as end:
-            status = _status(end.code)
+            status = _exit_status(end.code)
         except KeyboardInterrupt:
-            status = _INTERRUPTED
+            status = _INTERRUPT_STATUS
         except Exception as error:  # noqa: BLE001 - any error of the program
-            own = _program_traceback(error)
-            sys.excepthook(type(error), error.with_traceback(own), own)
+            program_traceback = _program_traceback(error)
+            sys.excepthook(type(error), error.with_traceback(program_traceback), program_traceback)
             status = 1
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     return run, status
 
 
-def _refuse_unreadable(patch: str | None) -> None:
+def _refuse_unreadable_patch(patch: str | None) -> None:
     """Raise a usage error if the patch cannot be read, before the program runs."""
     if patch is None:
         return
@@ -204,7 +204,7 @@ def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
 
 
 def _rerun(run: Run, reruns: RerunOptions) -> Report:
-    """Run the functions of a program that has ended again on copies, without their output, and return its report."""
+    """Run a finished program's functions again on copies, hide their output, and return the program's report."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report
@@ -226,7 +226,7 @@ def _rerun(run: Run, reruns: RerunOptions) -> Report:
     return report
 
 
-def _status(code: Any) -> int:
+def _exit_status(code: Any) -> int:
     """Return the exit status for ``sys.exit(code)``; print a code that is not an integer, as Python does."""
     if code is None or isinstance(code, int):
         return int(code or 0) & 0xFF
@@ -249,15 +249,15 @@ def _module_exists(module: str) -> bool:
 @contextlib.contextmanager
 def _restored_main() -> Iterator[None]:
     """Restore ``__main__`` when the context ends; during the reruns it is the module of the program."""
-    before = sys.modules["__main__"]
+    original_main = sys.modules["__main__"]
     try:
         yield
     finally:
-        sys.modules["__main__"] = before
+        sys.modules["__main__"] = original_main
 
 
 @contextlib.contextmanager
-def _as_main(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
+def _program_environment(module: str | None, file: str, arguments: list[str]) -> Iterator[None]:
     """Set the arguments and the module search path to what Python sets for a program."""
     argv, path = sys.argv, list(sys.path)
     sys.argv = [file if module is None else "-m", *arguments]
@@ -276,13 +276,13 @@ def _stdout_to_stderr(*, enabled: bool) -> Iterator[None]:
         yield
         return
     sys.stdout.flush()
-    kept = os.dup(1)
+    original_stdout = os.dup(1)
     try:
         os.dup2(2, 1)
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(original_stdout, 1)
+        os.close(original_stdout)
 
 
 def _program_traceback(error: Exception) -> TracebackType | None:
@@ -291,10 +291,10 @@ def _program_traceback(error: Exception) -> TracebackType | None:
     from jupyter_graphbreak.records.package_paths import package_paths
 
     packages = package_paths()
-    own = error.__traceback__
-    while own is not None:
-        path = packages.module_path(own.tb_frame.f_code.co_filename)
+    traceback = error.__traceback__
+    while traceback is not None:
+        path = packages.module_path(traceback.tb_frame.f_code.co_filename)
         if path is None or not (is_runner(path) or path.startswith(("jupyter_graphbreak/", "contextlib.py"))):
-            return own
-        own = own.tb_next
+            return traceback
+        traceback = traceback.tb_next
     return None if isinstance(error, SyntaxError) else error.__traceback__  # the program itself may not be valid Python

@@ -26,11 +26,18 @@ from jupyter_graphbreak._torch_compat.module_calls import (
     while_converting,
     why_not_compiled,
 )
-from jupyter_graphbreak._torch_compat.patching import redirected_here, report_to_run
+from jupyter_graphbreak._torch_compat.patching import redirected_on_thread, report_to_run
 from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak.compiling.descriptions import CompiledCallable, path_to
-from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, plain_function, role_of, role_with
-from jupyter_graphbreak.compiling.routes import RoutedFunctions, active
+from jupyter_graphbreak.compiling.roles import (
+    is_driver,
+    is_metric,
+    may_be_compiled,
+    plain_function,
+    role_of,
+    role_with_arguments,
+)
+from jupyter_graphbreak.compiling.routes import RoutedFunctions, active_routes
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, places_in_graph, self_test_hiding
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
 from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
@@ -48,11 +55,11 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def warnings_at_own_lines() -> Iterator[None]:
     """Show warnings from this thread's graphs at the lines that the operations come from."""
-    with redirected_here(warnings, "_showwarnmsg", _at_own_line):
+    with redirected_on_thread(warnings, "_showwarnmsg", _redirect_to_own_line):
         yield
 
 
-def _at_own_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
+def _redirect_to_own_line(message: Any) -> tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]] | None:
     """Return the call that warns at the line of an operation; ``None`` if the warning is not from a graph."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the graph that warns
     while frame is not None and frame.f_code.co_filename != message.filename:
@@ -101,7 +108,7 @@ class CompiledCalls:
     ) -> None:
         self.filename = filename
         self.compiled: list[CompiledCallable] = []
-        self._known: dict[tuple[int, ...], CompiledCallable] = {}
+        self._compiled_by_key: dict[tuple[int, ...], CompiledCallable] = {}
         self._options = options
         self._on_fault = on_fault
         self._exit_stack = exit_stack
@@ -126,12 +133,12 @@ class CompiledCalls:
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
         self._exit_stack.undo_last("undoing the changes for compiling", self._end_routing)
-        active[self._thread] = (*active.get(self._thread, ()), self.route)
+        active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
-        left = tuple(route for route in active.pop(self._thread, ()) if route != self.route)
-        if left:
-            active[self._thread] = left
+        remaining = tuple(route for route in active_routes.pop(self._thread, ()) if route != self.route)
+        if remaining:
+            active_routes[self._thread] = remaining
 
     def route(self, call: Any) -> Any:
         """Return what to call instead of a callable: itself, a copy with routed calls, or a wrapper that decides."""
@@ -166,10 +173,10 @@ class CompiledCalls:
         """Return the role of a call, cached by its code and the types of the arguments."""
         function = plain_function(call)
         if function is None:
-            return role_with(call, args, kwargs)
+            return role_with_arguments(call, args, kwargs)
         key = (function.__code__, tuple(map(type, args)), tuple((name, type(kwargs[name])) for name in sorted(kwargs)))
         if key not in self._roles_with:
-            self._roles_with[key] = role_with(call, args, kwargs)
+            self._roles_with[key] = role_with_arguments(call, args, kwargs)
         return self._roles_with[key]
 
     def _plan(self, call: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
@@ -183,7 +190,7 @@ class CompiledCalls:
                 call = self._with_routed_calls(call)
         planned = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or SubstituteCall(call, args, kwargs, hide_compilation, self._end)
+        return planned or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
 
     def _with_routed_calls(self, call: Any) -> Any:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
@@ -193,10 +200,10 @@ class CompiledCalls:
         function = bound.__func__ if isinstance(bound, types.MethodType) else call
         if not isinstance(function, types.FunctionType):
             return call
-        twin = self._routed.routed(function)
-        if twin is None:
+        routed = self._routed.routed(function)
+        if routed is None:
             return call
-        return types.MethodType(twin, bound.__self__) if isinstance(bound, types.MethodType) else twin
+        return types.MethodType(routed, bound.__self__) if isinstance(bound, types.MethodType) else routed
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         """Return the call to make for a module whose class has its own ``__call__``; ``None`` for the original."""
@@ -209,8 +216,8 @@ class CompiledCalls:
     def _plan_module(
         self, module: torch.nn.Module, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SubstituteCall | None:
-        is_known = self._find(module) is not None
-        reason = None if is_known else _why_run_eagerly(module)
+        is_listed = self._find_compiled(module) is not None
+        reason = None if is_listed else _why_run_eagerly(module)
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
@@ -238,17 +245,17 @@ class CompiledCalls:
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.inside = True
-        return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._end)
+        return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._leave_call)
 
-    def _end(self) -> None:
+    def _leave_call(self) -> None:
         """Leave a planned call."""
         self._depth -= 1
         self._state.inside = False
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a callable that calls the function of a cell, compiled if possible."""
-        readable = self._exit_stack.enter("reading new globals", readable_new_globals, default=False)
-        if not readable:
+        can_read_globals = self._exit_stack.enter("reading new globals", readable_new_globals, default=False)
+        if not can_read_globals:
             self._on_fault("compiling the cell", RuntimeError("this PyTorch cannot read back a new global"))
             return function
         self._cell = function
@@ -260,7 +267,7 @@ class CompiledCalls:
             return None
         self._depth += 1
         # The magic trims the whole traceback when the error reaches the cell's own frame.
-        return planned._replace(failed=functools.partial(_failed_in_graph, torch.is_grad_enabled()))
+        return planned._replace(failed=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
 
     def _prepare(self) -> Callable[..., Any] | None:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""
@@ -281,12 +288,12 @@ class CompiledCalls:
 
     def _add_compiled(self, target: Any) -> None:
         """Add something to the list of what is compiled, once."""
-        if target is self._cell or self._find(target) is not None:
+        if target is self._cell or self._find_compiled(target) is not None:
             return
         reference: Callable[[], Any]
         try:
-            make = weakref.WeakMethod if isinstance(target, types.MethodType) else weakref.ref
-            reference = make(target)
+            make_reference = weakref.WeakMethod if isinstance(target, types.MethodType) else weakref.ref
+            reference = make_reference(target)
         except TypeError:  # objects that do not support weak references are not kept
             reference = _no_object
         module_type = type(target).__name__ if isinstance(target, torch.nn.Module) else None
@@ -295,12 +302,12 @@ class CompiledCalls:
         path = _name_in_callers(target) if self.filename is None else None
         compiled = CompiledCallable(reference, name, module_type, line, path)
         self.compiled.append(compiled)
-        self._known[_key(target)] = compiled
+        self._compiled_by_key[_key(target)] = compiled
 
-    def _find(self, target: Any) -> CompiledCallable | None:
+    def _find_compiled(self, target: Any) -> CompiledCallable | None:
         """Return the entry of a callable that was compiled before."""
-        known = self._known.get(_key(target))
-        return known if known is not None and _is_same(known.target(), target) else None
+        entry = self._compiled_by_key.get(_key(target))
+        return entry if entry is not None and _is_same_object(entry.target(), target) else None
 
 
 def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
@@ -311,19 +318,19 @@ def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) ->
     grad_mode : bool or None
         The grad mode at the start of the compiled call: a graph that fails within ``no_grad`` leaves it off.
     """
-    instead = _failed_in_graph(grad_mode, error) if grad_mode is not None else None
-    hide_compiler(instead or error)
-    return instead
+    replacement = _restore_after_failure(grad_mode, error) if grad_mode is not None else None
+    hide_compiler(replacement or error)
+    return replacement
 
 
-def _hidden(error: BaseException, **_: object) -> None:
+def _only_hide_compiler(error: BaseException, **_: object) -> None:
     hide_compiler(error)
 
 
-hide_compilation = with_fallback("restoring an error", _hide_compilation, _hidden, report_to_run)
+hide_compilation = with_fallback("restoring an error", _hide_compilation, _only_hide_compiler, report_to_run)
 
 
-def _failed_in_graph(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
+def _restore_after_failure(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
     """Restore the grad mode; return an AssertionError if an ``assert`` of the program failed within a graph."""
     torch.set_grad_enabled(grad_mode)
     return failed_assertion(error)
@@ -360,7 +367,7 @@ def _is_compiled(call: Any) -> bool:
     return is_compiled(call)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same_object(one: Any, other: Any) -> bool:
     if isinstance(one, types.MethodType) and isinstance(other, types.MethodType):
         return one.__self__ is other.__self__ and one.__func__ is other.__func__
     return one is other

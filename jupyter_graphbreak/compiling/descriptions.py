@@ -46,7 +46,7 @@ class CompiledCallable(NamedTuple):
     path: str | None = None
 
 
-def described(
+def describe_compiled(
     compiled: Iterable[CompiledCallable], namespace: Mapping[str, Any] | None = None, filename: str | None = None
 ) -> list[CompiledForReport]:
     """Describe what was compiled.
@@ -63,12 +63,16 @@ def described(
     for call in compiled:
         target = call.target()
         name = call.path if target is None or namespace is None else path_to(target, namespace)
-        kind = type(target).__name__ if is_instance(target, torch.nn.Module) else call.module_type
-        code = _compiling_code(name, target, namespace) if name is not None else None
-        line = _line_before(statements, call.line, name or "") if code is not None and call.line is not None else None
+        module_type = type(target).__name__ if is_instance(target, torch.nn.Module) else call.module_type
+        code = _compile_statement(name, target, namespace) if name is not None else None
+        line = (
+            _first_line_if_bound(statements, call.line, name or "")
+            if code is not None and call.line is not None
+            else None
+        )
         descriptions.append(
             CompiledForReport(
-                name=name or call.name, type=kind, code=code, filename=filename if line else None, line=line
+                name=name or call.name, type=module_type, code=code, filename=filename if line else None, line=line
             )
         )
     return descriptions
@@ -101,16 +105,16 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
             yield from list(part.items())[:_MAX_ATTRIBUTES]
 
 
-def _compiling_code(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
+def _compile_statement(name: str, target: Any, namespace: Mapping[str, Any] | None) -> str | None:
     is_module = is_instance(target, torch.nn.Module)
     if is_module and not has_own_call(target) and not has_skipped_forward(target):
         return f"{name}.compile()"
     if not is_module and not is_instance(target, types.FunctionType | types.MethodType):
         return None  # torch.compile turns an instance into a function without its attributes
     names = {"torch": torch} if namespace is None else namespace
-    imported = next((known for known, value in names.items() if value is torch), None)
-    code = f"{name} = {imported or 'torch'}.compile({name})"
-    return code if imported is not None else f"import torch\n{code}"
+    torch_name = next((name_of_torch for name_of_torch, value in names.items() if value is torch), None)
+    code = f"{name} = {torch_name or 'torch'}.compile({name})"
+    return code if torch_name is not None else f"import torch\n{code}"
 
 
 @without_warnings()
@@ -121,7 +125,7 @@ def _statements(filename: str) -> list[ast.stmt]:
         return []
 
 
-def _line_before(statements: list[ast.stmt], line: int, name: str) -> int | None:
+def _first_line_if_bound(statements: list[ast.stmt], line: int, name: str) -> int | None:
     """Return the first line of the statement at a line if a name is bound before it; otherwise ``None``."""
     root = name.partition(".")[0]
     for index, statement in enumerate(statements):
@@ -129,11 +133,13 @@ def _line_before(statements: list[ast.stmt], line: int, name: str) -> int | None
             first = min(
                 [statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))]
             )
-            on_line = [other for other in statements if other.lineno <= line and (other.end_lineno or 0) >= first]
-            later = [other for other in statements[index + 1 :] if _binds(other, root)]
-            earlier = [other for other in statements[:index] if _binds(other, root)]
-            is_bound_here = any(_binds(other, root) for other in on_line)
-            return None if is_bound_here or (later and not earlier) else first
+            statements_on_line = [
+                other for other in statements if other.lineno <= line and (other.end_lineno or 0) >= first
+            ]
+            later_bindings = [other for other in statements[index + 1 :] if _binds(other, root)]
+            earlier_bindings = [other for other in statements[:index] if _binds(other, root)]
+            is_bound_here = any(_binds(other, root) for other in statements_on_line)
+            return None if is_bound_here or (later_bindings and not earlier_bindings) else first
     return None
 
 

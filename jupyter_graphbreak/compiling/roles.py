@@ -26,7 +26,7 @@ Role = Literal["compile", "look inside", "leave"]
 
 #: Names used by code that trains, drives a library, changes settings of the process, or inspects the interpreter. A
 #: function that uses one of them is not compiled, but the functions that it calls are.
-_DRIVING = frozenset(
+_DRIVING_NAMES = frozenset(
     {
         # training, and libraries' own loops
         "backward", "zero_grad", "fit", "generate",
@@ -42,7 +42,7 @@ _DRIVING = frozenset(
 )  # fmt: skip
 #: Names used by code around computation: clocks, files, logs, progress bars, seeds, modes of modules. A function that
 #: uses one of them is not compiled if it calls a module or another function of the user.
-_SURROUNDING = frozenset(
+_SURROUNDING_NAMES = frozenset(
     {
         "time", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "sleep", "open", "tqdm", "trange",
         "getLogger", "basicConfig", "simplefilter", "filterwarnings", "catch_warnings", "manual_seed", "save", "load",
@@ -57,18 +57,18 @@ _SURROUNDING_PACKAGES = frozenset(
     }
 )  # fmt: skip
 #: Names used by code that only shows or stores the values of a tensor.
-_READING = frozenset(
+_READING_NAMES = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
 #: Sets of names that together count as driving. In a graph, ``torch.full`` turns Python's random integers into floats.
 _DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
-#: The names in ``_READING`` that extract values from a tensor.
-_EXTRACTING = frozenset({"item", "tolist", "numpy"})
+#: The names in ``_READING_NAMES`` that extract values from a tensor.
+_EXTRACTING_NAMES = frozenset({"item", "tolist", "numpy"})
 _BUILTINS = frozenset(vars(builtins))
-_DATA = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
-_OPERATORS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "BINARY_SUBSCR", "BINARY_SLICE"})
-_UNCOMPILABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_DATA_TYPES = (bool, int, float, str, list, tuple, dict, set, logging.Logger)
+_CALCULATING_INSTRUCTIONS = frozenset({"BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "BINARY_SUBSCR", "BINARY_SLICE"})
+_UNCOMPILABLE_FLAGS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 #: The maximum depth and the maximum total number of a function's helpers that are examined.
 _MAX_DEPTH, _MAX_FUNCTIONS = 4, 200
 #: The number of items to examine in a container.
@@ -104,14 +104,14 @@ def role_of(call: Any) -> Role | None:
     function = plain_function(call)
     if function is None:
         return None  # a torch.func transform of a module
-    if function.__code__.co_flags & _UNCOMPILABLE:
+    if function.__code__.co_flags & _UNCOMPILABLE_FLAGS:
         return "look inside"
     names = _Uses(function, _owner(call)).names
-    is_driver = names & _DRIVING or any(pair <= names for pair in _DRIVING_PAIRS)
+    is_driver = names & _DRIVING_NAMES or any(pair <= names for pair in _DRIVING_PAIRS)
     return "look inside" if is_driver else None
 
 
-def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
+def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
     """Return how to treat a call of a callable for which :func:`role_of` returns ``None``.
 
     Parameters
@@ -125,15 +125,15 @@ def role_with(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
     if function is None:
         return "compile"
     uses = _Uses(function, _owner(call))
-    handled = [*args, *kwargs.values(), *uses.values]
+    handled_values = [*args, *kwargs.values(), *uses.values]
     if is_transform(call):  # Dynamo cannot begin to trace within a transform
-        return "leave" if any(map(_drives, handled)) else "compile"
-    if any(map(_drives, handled)) or not any(map(_holds_tensor, handled)) or _computes_in_numpy(uses):
+        return "leave" if any(map(_drives, handled_values)) else "compile"
+    if any(map(_drives, handled_values)) or not any(map(_holds_tensor, handled_values)) or _computes_in_numpy(uses):
         return "look inside"
     if any(map(_is_surrounding, uses.values)) or not uses.computes:
         return "look inside"
-    has_module = any(is_instance(value, torch.nn.Module) for value in handled)
-    return "look inside" if uses.names & _SURROUNDING and (uses.calls_own or has_module) else "compile"
+    has_module = any(is_instance(value, torch.nn.Module) for value in handled_values)
+    return "look inside" if uses.names & _SURROUNDING_NAMES and (uses.calls_own_functions or has_module) else "compile"
 
 
 def _owner(call: Any) -> Any:
@@ -149,8 +149,8 @@ def is_driver(module: torch.nn.Module) -> bool:
     if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False
     names = set(_names(forward.__code__))
-    used = [value for name, value in vars(module).items() if name in names]
-    return "backward" in names or "set_stance" in names or any(map(_drives, used))
+    used_values = [value for name, value in vars(module).items() if name in names]
+    return "backward" in names or "set_stance" in names or any(map(_drives, used_values))
 
 
 def is_metric(module: torch.nn.Module) -> bool:
@@ -167,8 +167,8 @@ def is_user_code(call: Any) -> bool:
 
 def is_transform(call: Any) -> bool:
     """Return whether a callable is a transform of ``torch.func``, such as ``grad(loss)`` or ``vmap(model)``."""
-    home = call.__globals__.get("__name__") if is_instance(call, types.FunctionType) else None
-    return isinstance(home, str) and home.startswith("torch._functorch.")
+    module_name = call.__globals__.get("__name__") if is_instance(call, types.FunctionType) else None
+    return isinstance(module_name, str) and module_name.startswith("torch._functorch.")
 
 
 def plain_function(call: Any) -> types.FunctionType | None:
@@ -190,7 +190,7 @@ class _Uses:
         Names of globals and attributes.
     values : list
         The values of its globals and closure, and of the attributes of its instance that it may use.
-    calls_own : bool
+    calls_own_functions : bool
         Whether it calls another function of the user.
     computes : bool
         Whether it may do more with a tensor than show or store its values.
@@ -199,7 +199,7 @@ class _Uses:
     def __init__(self, function: types.FunctionType, owner: Any) -> None:
         self.names: set[str] = set()
         self.values: list[Any] = []
-        self.calls_own = False
+        self.calls_own_functions = False
         self.computes = _calculates(function)
         seen: set[types.CodeType] = set()
         pending: list[tuple[types.FunctionType, Any, int]] = [(function, owner, 0)]
@@ -220,7 +220,7 @@ class _Uses:
             for value, receiver in [*((value, None) for value in values), *methods]:
                 helper: Any = inspect.unwrap(value) if is_instance(value, types.FunctionType) else None
                 if is_instance(helper, types.FunctionType) and is_own(helper) and is_user_written(helper):
-                    self.calls_own = True
+                    self.calls_own_functions = True
                     self.computes = self.computes or _calculates(helper)
                     if depth < _MAX_DEPTH:
                         pending.append((helper, receiver, depth + 1))
@@ -241,13 +241,16 @@ def _names(code: types.CodeType) -> Iterator[str]:
 
 def _calculates(function: types.FunctionType) -> bool:
     """Return whether code calculates with tensors, or uses more than builtins, data and functions that read tensors."""
-    found = list(_instructions(function.__code__))
-    attributes = {name for operation, name in found if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
-    used = {name for operation, name in found if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
-    data = {name for name in used if is_instance(function.__globals__.get(name), _DATA)}
-    if attributes - _READING or used - data - _BUILTINS:
+    instructions = list(_instructions(function.__code__))
+    attributes = {name for operation, name in instructions if operation in {"LOAD_ATTR", "LOAD_METHOD"}}
+    used_names = {name for operation, name in instructions if operation in {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"}}
+    data = {name for name in used_names if is_instance(function.__globals__.get(name), _DATA_TYPES)}
+    if attributes - _READING_NAMES or used_names - data - _BUILTINS:
         return True
-    return any(operation in _OPERATORS for operation, _ in found) and not attributes & _EXTRACTING
+    return (
+        any(operation in _CALCULATING_INSTRUCTIONS for operation, _ in instructions)
+        and not attributes & _EXTRACTING_NAMES
+    )
 
 
 def _instructions(code: types.CodeType) -> Iterator[tuple[str, Any]]:
@@ -292,17 +295,17 @@ def _drives(value: Any) -> bool:
 
     A class with a finalizer counts as well.
     """
-    kind = type(value)
+    class_ = type(value)
     if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it
         return attribute_of(value, "__del__") is not None
     if is_instance(value, torch.optim.Optimizer | torch.utils.data.DataLoader | torch.utils.data.Dataset):
         return True
     if is_instance(value, torch.amp.GradScaler | torch.optim.lr_scheduler.LRScheduler | types.GeneratorType):
         return True
-    package = kind.__module__.partition(".")[0]
+    package = class_.__module__.partition(".")[0]
     if is_instance(value, torch.nn.Module | torch.Tensor | types.ModuleType | types.FunctionType):
         return False
-    if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_user_written(kind.__init__):
+    if package in {"builtins", "torch", "numpy", "functools", "collections"} or is_user_written(class_.__init__):
         return False
     attributes = attribute_of(value, "__dict__")
     return is_instance(attributes, dict) and any(

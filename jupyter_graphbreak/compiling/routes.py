@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 #: The module and name of the function that routed code calls. The module can always be imported, without PyTorch.
 _ROUTE = ("jupyter_graphbreak.compiling.routes", "route")
 #: The functions that decide about calls, by the id of the thread whose calls are compiled; the innermost comes last.
-active: dict[int, tuple[Callable[[Any], Any], ...]] = {}
+active_routes: dict[int, tuple[Callable[[Any], Any], ...]] = {}
 #: Expressions that may be compiled. Calls of literals stay unchanged, so that Python still warns about them.
-_CALLABLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_CALLABLE_EXPRESSIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+_SCOPE_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: The compiler flags in a code object for the ``__future__`` imports of its file.
-_FUTURE = 0x1FF0000
+_FUTURE_FLAGS = 0x1FF0000
 
 
 def _route(call: Any) -> Any:
-    deciding = active.get(threading.get_ident())
+    deciding = active_routes.get(threading.get_ident())
     return deciding[-1](call) if deciding else call
 
 
@@ -48,10 +48,10 @@ def route_calls(statements: Iterable[ast.stmt]) -> None:
     pending: list[ast.AST] = list(statements)
     while pending:
         current = pending.pop()
-        if isinstance(current, ast.Call) and isinstance(current.func, _CALLABLE):
-            current.func = _routed(current.func)
+        if isinstance(current, ast.Call) and isinstance(current.func, _CALLABLE_EXPRESSIONS):
+            current.func = _route_call(current.func)
             pending += [current.func.args[0], *current.args, *current.keywords]
-        elif isinstance(current, _SCOPES):
+        elif isinstance(current, _SCOPE_NODES):
             pending += _evaluated_outside(current)
         else:
             pending += ast.iter_child_nodes(current)
@@ -68,13 +68,13 @@ def _evaluated_outside(scope: ast.AST) -> Iterator[ast.AST]:
         yield from (default for default in arguments.kw_defaults if default is not None)
 
 
-def _routed(function: ast.expr) -> ast.Call:
+def _route_call(function: ast.expr) -> ast.Call:
     module, name = _ROUTE
-    home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(module)], [])
+    route_expression: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(module)], [])
     for part in [*module.split(".")[1:], name]:
-        home = ast.Attribute(home, part, ast.Load())
-    call = ast.Call(home, [function], [])
-    for node in itertools.chain([call], ast.walk(home)):
+        route_expression = ast.Attribute(route_expression, part, ast.Load())
+    call = ast.Call(route_expression, [function], [])
+    for node in itertools.chain([call], ast.walk(route_expression)):
         ast.copy_location(node, function)
     return call
 
@@ -96,13 +96,13 @@ class RoutedFunctions:
         routed = self._codes[code]
         if routed is None:
             return None
-        twin = types.FunctionType(
+        copy = types.FunctionType(
             routed, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
-        twin.__kwdefaults__ = function.__kwdefaults__
-        twin.__qualname__ = function.__qualname__
-        twin.__dict__.update(function.__dict__)
-        return twin
+        copy.__kwdefaults__ = function.__kwdefaults__
+        copy.__qualname__ = function.__qualname__
+        copy.__dict__.update(function.__dict__)
+        return copy
 
 
 @without_warnings()
@@ -111,15 +111,15 @@ def routed_code(code: types.CodeType) -> types.CodeType | None:
     text = "".join(linecache.getlines(code.co_filename))
     if not text:
         return None
-    flags = code.co_flags & _FUTURE | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # cells may have it
+    flags = code.co_flags & _FUTURE_FLAGS | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # cells may have it
     try:
         tree = ast.parse(text)
-        plain = _find(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)
+        original = _find_code(compile(text, code.co_filename, "exec", flags, dont_inherit=True), code)
         definition = _definition(tree, code)
-        if plain is None or definition is None or not _is_same(plain, code):
+        if original is None or definition is None or not _is_equivalent(original, code):
             return None
         route_calls(definition.body)
-        routed = _find(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
+        routed = _find_code(compile(tree, code.co_filename, "exec", flags, dont_inherit=True), code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     if routed is None or routed.co_freevars != code.co_freevars:
@@ -127,12 +127,12 @@ def routed_code(code: types.CodeType) -> types.CodeType | None:
     return routed.replace(co_qualname=code.co_qualname)
 
 
-def _find(module: types.CodeType, wanted: types.CodeType) -> types.CodeType | None:
+def _find_code(module: types.CodeType, wanted_code: types.CodeType) -> types.CodeType | None:
     """Return the code of a function from the code of its file."""
     pending = [module]
     while pending:
         code = pending.pop()
-        if code.co_name == wanted.co_name and code.co_firstlineno == wanted.co_firstlineno:
+        if code.co_name == wanted_code.co_name and code.co_firstlineno == wanted_code.co_firstlineno:
             return code
         pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return None
@@ -147,7 +147,7 @@ def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.As
     return None
 
 
-def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
+def _is_equivalent(one: types.CodeType, other: types.CodeType) -> bool:
     """Return whether two code objects are equivalent."""
     return (
         one.co_code == other.co_code
@@ -155,13 +155,13 @@ def _is_same(one: types.CodeType, other: types.CodeType) -> bool:
         and one.co_varnames == other.co_varnames
         and one.co_freevars == other.co_freevars
         and len(one.co_consts) == len(other.co_consts)
-        and all(itertools.starmap(_is_same_constant, zip(one.co_consts, other.co_consts, strict=True)))
+        and all(itertools.starmap(_is_equivalent_constant, zip(one.co_consts, other.co_consts, strict=True)))
     )
 
 
-def _is_same_constant(one: object, other: object) -> bool:
+def _is_equivalent_constant(one: object, other: object) -> bool:
     if isinstance(one, types.CodeType) and isinstance(other, types.CodeType):
-        return _is_same(one, other)
+        return _is_equivalent(one, other)
     if isinstance(one, frozenset):  # equal sets may have a different order
         return one == other
     return repr(one) == repr(other)  # 1, 1.0 and True are equal

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
-_CARRIERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
-_GRAPH = "<eval_with_key>"
+_CARRIER_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
+_GRAPH_FILE_PREFIX = "<eval_with_key>"
 #: The code that calls a graph of Inductor or AOTAutograd.
-_COMPILED_GRAPHS = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
-_RESUMED = "torch_dynamo_resume_in_tested_at_1"
+_GRAPH_CALLER_FOLDER = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
+_TESTED_RESUME_NAME = "torch_dynamo_resume_in_tested_at_1"
 #: The wrapper of a function with disabled compilation, which also runs if the caller is not compiled.
-_DISABLING = "DisableContext.__call__.<locals>._fn"
+_DISABLING_WRAPPER = "DisableContext.__call__.<locals>._fn"
 
 
 def hide_compiler(error: BaseException) -> None:
@@ -41,8 +41,8 @@ def hide_compiler(error: BaseException) -> None:
     error : BaseException
         The error, while it is handled in the frame that called the program's compiled code.
     """
-    for chained in _chain(error):
-        entries = list(_entries(chained.__traceback__))
+    for chained in _chained_errors(error):
+        entries = list(_traceback_entries(chained.__traceback__))
         if any(_is_carrier(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
                 chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
@@ -61,36 +61,38 @@ def self_test_hiding() -> None:
         If the frames cannot be hidden.
     """
     filename = f"{__name__}.tested"
-    function = compile(f"def tested(x):\n {_RESUMED}(x)\n", filename, "exec").co_consts[0]
-    resumed = compile(f"def {_RESUMED}(x):\n self(x)\n", filename, "exec").co_consts[0]
-    inside = compile("def forward(self, x):\n y: 'Any' = x.missing\n", f"{_GRAPH}.tested", "exec").co_consts[0]
-    node = types.SimpleNamespace(name="y", stack_trace=f'File "{filename}", line 2, in {resumed.co_name}')
+    function = compile(f"def tested(x):\n {_TESTED_RESUME_NAME}(x)\n", filename, "exec").co_consts[0]
+    resume_code = compile(f"def {_TESTED_RESUME_NAME}(x):\n self(x)\n", filename, "exec").co_consts[0]
+    graph_code = compile(
+        "def forward(self, x):\n y: 'Any' = x.missing\n", f"{_GRAPH_FILE_PREFIX}.tested", "exec"
+    ).co_consts[0]
+    node = types.SimpleNamespace(name="y", stack_trace=f'File "{filename}", line 2, in {resume_code.co_name}')
     holder = types.SimpleNamespace(graph=types.SimpleNamespace(nodes=[node]))
-    linecache.cache[inside.co_filename] = 1, None, ["def forward(self, x):\n", " y: 'Any' = x.missing\n"], ""
+    linecache.cache[graph_code.co_filename] = 1, None, ["def forward(self, x):\n", " y: 'Any' = x.missing\n"], ""
     try:
-        scope: dict[str, Any] = {"self": functools.partial(types.FunctionType(inside, {}), holder)}
-        scope[_RESUMED] = types.FunctionType(resumed, scope)
+        scope: dict[str, Any] = {"self": functools.partial(types.FunctionType(graph_code, {}), holder)}
+        scope[_TESTED_RESUME_NAME] = types.FunctionType(resume_code, scope)
         types.FunctionType(function, scope)(None)
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
-        entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(error.__traceback__)))))
-        names = [entry.tb_frame.f_code.co_name for entry in _entries(_relinked(entries))]
+        entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
+        names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relinked(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
         _is_hashable(function)
         _node_at(filename, (1, 0, 1, 0))
-        trim(error)
+        trim_error(error)
         hide_compiler(error)
     finally:
-        linecache.cache.pop(inside.co_filename, None)
+        linecache.cache.pop(graph_code.co_filename, None)
 
 
 def failed_assertion(error: BaseException) -> AssertionError | None:
     """Return the AssertionError of a failed ``assert`` in a graph, for which PyTorch raises a RuntimeError."""
     if type(error) is not RuntimeError:
         return None
-    last = list(_entries(error.__traceback__))[-1]
-    if not last.tb_frame.f_code.co_filename.startswith(_GRAPH):
+    last = list(_traceback_entries(error.__traceback__))[-1]
+    if not last.tb_frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return None
     line = linecache.getline(last.tb_frame.f_code.co_filename, last.tb_lineno)
     if "_assert_async" not in line and "_assert_scalar" not in line:
@@ -104,7 +106,7 @@ def failed_assertion(error: BaseException) -> AssertionError | None:
 _NO_INSTRUCTION = -1
 #: The message of an ``assert`` without a message in a graph.
 _NO_MESSAGE = "assertion error"
-_ASSIGNED = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
+_ASSIGNED_NAME = re.compile(r"\s*(\w+)\s*(?::[^=]*)?=")
 _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 
 
@@ -113,11 +115,11 @@ def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.Trac
     replaced: list[types.TracebackType] = []
     for entry in entries:
         places = places_in_graph(entry.tb_frame, entry.tb_lineno)
-        caller = next((at for at in range(len(replaced) - 1, -1, -1) if not _is_carrier(replaced[at])), None)
+        caller = next((index for index in range(len(replaced) - 1, -1, -1) if not _is_carrier(replaced[index])), None)
         if places and caller is not None:
             calling = replaced[caller]
             (_, line, _), *inlined = places
-            stand_ins = [_at_line(calling, name, filename, line) for filename, line, name in inlined]
+            stand_ins = [_entry_at_line(calling, name, filename, line) for filename, line, name in inlined]
             replaced[caller:] = [
                 types.TracebackType(None, calling.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
@@ -128,9 +130,9 @@ def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.Trac
 
 def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
     """Return the stack (file, line, function) of the operation on a line of a graph's code, outermost first."""
-    if not frame.f_code.co_filename.startswith(_GRAPH):
+    if not frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return []
-    assigned = _ASSIGNED.match(linecache.getline(frame.f_code.co_filename, line))
+    assigned = _ASSIGNED_NAME.match(linecache.getline(frame.f_code.co_filename, line))
     graph = getattr(frame.f_locals.get("self"), "graph", None)
     if assigned is None or graph is None:
         return []
@@ -138,26 +140,28 @@ def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, s
     return [(place["file"], int(place["line"]), place["name"]) for place in _USER_LINE.finditer(stack)]
 
 
-def _at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
+def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
     """Return a traceback entry for a line of an inlined function, which has no frame."""
-    at = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
-    raising = ast.copy_location(ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), at), None), at)
+    line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
+    raising = ast.copy_location(
+        ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), line_range), None), line_range
+    )
     code = compile(ast.Module([raising], []), filename, "exec").replace(co_name=name, co_qualname=name)
     try:
         exec(code, entry.tb_frame.f_globals, {})  # noqa: S102 - the statement above
     except StopIteration as raised:
-        own = raised.__traceback__
-        return own.tb_next if own is not None else None
+        own_entry = raised.__traceback__
+        return own_entry.tb_next if own_entry is not None else None
     return None
 
 
 def is_raised_in_graph(error: BaseException) -> bool:
     """Return whether a captured graph raised an error while it ran."""
-    filenames = [entry.tb_frame.f_code.co_filename for entry in _entries(error.__traceback__)]
-    return any(filename.startswith((_GRAPH, _COMPILED_GRAPHS)) for filename in filenames)
+    filenames = [entry.tb_frame.f_code.co_filename for entry in _traceback_entries(error.__traceback__)]
+    return any(filename.startswith((_GRAPH_FILE_PREFIX, _GRAPH_CALLER_FOLDER)) for filename in filenames)
 
 
-def trim(error: BaseException) -> None:
+def trim_error(error: BaseException) -> None:
     """Remove the frames that a plain run does not have from the traceback of an error and of errors chained to it.
 
     These are the frames between the notebook and the cell, and the frames of Dynamo. A resume function is shown as the
@@ -171,11 +175,11 @@ def trim(error: BaseException) -> None:
     if error.__traceback__ is None:
         return
     filename = error.__traceback__.tb_frame.f_code.co_filename
-    for chained in _chain(error):
+    for chained in _chained_errors(error):
         chained.__traceback__ = _trimmed(chained.__traceback__, filename)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _chained_errors(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
@@ -187,7 +191,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = list(_without_carriers(_with_lines_of_graphs(list(_entries(traceback)))))
+    entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # raised elsewhere, and chained to an error of the cell
@@ -196,19 +200,19 @@ def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.Trac
 
 def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
     """Return a traceback from entries, with resume functions merged into the functions that they resume."""
-    kept: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
+    merged: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
     for entry in entries:
-        if kept and _resumes(entry, kept[-1][0]):
-            kept[-1] = (entry, kept[-1][1])
+        if merged and _resumes(entry, merged[-1][0]):
+            merged[-1] = (entry, merged[-1][1])
         else:
-            kept.append((entry, entry.tb_frame.f_code))
+            merged.append((entry, entry.tb_frame.f_code))
     trimmed = None
-    for entry, code in reversed(kept):
+    for entry, code in reversed(merged):
         trimmed = _linked(entry, code, trimmed)
     return trimmed
 
 
-def _entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
+def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
@@ -217,20 +221,20 @@ def _entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackT
 def _without_carriers(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
     for entry, following in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
-        disables = code.co_qualname == _DISABLING and (following is None or not _is_carrier(following))
-        if disables or not _is_carrier(entry):
+        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (following is None or not _is_carrier(following))
+        if is_disabled_call or not _is_carrier(entry):
             yield entry
 
 
 def _is_carrier(entry: types.TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH, *_CARRIERS))
+    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_CARRIER_FOLDERS))
 
 
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is the function of the cell, or a resume function of it."""
     code = entry.tb_frame.f_code
-    as_function = is_resume(code.co_name) or bool(code.co_flags & _NEW_LOCALS)
-    return code.co_filename == filename and plain_function(code.co_name) == "<module>" and as_function
+    is_function = is_resume(code.co_name) or bool(code.co_flags & _NEW_LOCALS)
+    return code.co_filename == filename and plain_function(code.co_name) == "<module>" and is_function
 
 
 #: Functions have this flag, modules do not (``inspect.CO_NEWLOCALS``).
@@ -274,15 +278,15 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
     """Return a traceback entry for the same place in code with the user's name of the function."""
     frame = entry.tb_frame
     filename, name = frame.f_code.co_filename, plain_function(frame.f_code.co_name)
-    statement = _raising(entry)
-    scope: dict[str, Any] = {_RAISER: _Raiser()}
+    statement = _raising_statement(entry)
+    scope: dict[str, Any] = {_RAISER_NAME: _Raiser()}
     try:
         if name == "<module>":
             code = compile(ast.Module([statement], []), filename, "exec")
             exec(code, frame.f_globals, scope)  # noqa: S102 - the statement above
         else:
             arguments, keywords = _call_arguments(function, frame.f_locals)
-            definition = _function(statement, function)
+            definition = _stand_in_function(statement, function)
             code = compile(ast.Module([definition], []), filename, "exec")
             scope = {**frame.f_globals, **scope}
             exec(code, scope)  # noqa: S102 - as above
@@ -290,12 +294,12 @@ def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.Tra
             stand_in.__code__ = stand_in.__code__.replace(co_name=name, co_qualname=name)
             stand_in(*arguments, **keywords)
     except StopIteration as raised:
-        own = raised.__traceback__
-        return own.tb_next if own is not None else None
+        own_entry = raised.__traceback__
+        return own_entry.tb_next if own_entry is not None else None
     return None
 
 
-_RAISER = "raiser"
+_RAISER_NAME = "raiser"
 
 
 class _Raiser:
@@ -310,7 +314,7 @@ class _Raiser:
     __lt__ = __le__ = __gt__ = __ge__ = __contains__ = _raise
 
 
-def _raising(entry: types.TracebackType) -> ast.stmt:
+def _raising_statement(entry: types.TracebackType) -> ast.stmt:
     """Return a statement that raises at the range of an entry's instruction.
 
     It is the same kind of expression as in the source, so that tools can mark the failing part of the line.
@@ -339,7 +343,7 @@ def _raising(entry: types.TracebackType) -> ast.stmt:
 def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None:
     """Return the expression at a place with raising operands; ``None`` for unsupported kinds of expressions."""
     tree = parse_python("".join(linecache.getlines(filename)))
-    raiser = ast.Name(_RAISER, ast.Load())
+    raiser = ast.Name(_RAISER_NAME, ast.Load())
     for node in ast.walk(tree) if tree is not None else ():
         if not isinstance(node, ast.expr):
             continue
@@ -368,8 +372,8 @@ def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, .
     names = iter(function.co_varnames)
     positional = tuple(itertools.islice(names, function.co_argcount))
     by_keyword = tuple(itertools.islice(names, function.co_kwonlyargcount))
-    rest = next(names) if function.co_flags & inspect.CO_VARARGS else None
-    return positional, by_keyword, rest, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
+    args_name = next(names) if function.co_flags & inspect.CO_VARARGS else None
+    return positional, by_keyword, args_name, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
 
 
 def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -380,12 +384,12 @@ def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tupl
     return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
 
 
-def _function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
+def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
     line = function.co_firstlineno
-    at = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
+    line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
 
     def parameter(name: str) -> ast.arg:
-        return ast.copy_location(ast.arg(name), at)
+        return ast.copy_location(ast.arg(name), line_range)
 
     positional, by_keyword, args_name, kwargs_name = _parameters(function)
     arguments = ast.arguments(
@@ -400,4 +404,4 @@ def _function(statement: ast.stmt, function: types.CodeType) -> ast.FunctionDef:
     definition = ast.FunctionDef("stand_in", arguments, [statement], [])
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(definition, "type_params", [])  # noqa: B010 - unknown to the types of Python 3.11
-    return ast.copy_location(definition, at)
+    return ast.copy_location(definition, line_range)

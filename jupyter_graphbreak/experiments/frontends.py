@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.memory import KeptMemory
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
-from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, raised_by
+from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
@@ -69,7 +69,7 @@ def _as_module(call: Any) -> Any:
     return module
 
 
-def _trace(call: Any, first: Arguments) -> Program:
+def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
@@ -78,20 +78,20 @@ def _trace(call: Any, first: Arguments) -> Program:
     return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
 
 
-def _script(call: Any, _: Arguments) -> Program:
+def _capture_with_script(call: Any, _: Arguments) -> Program:
     program: Program = torch.jit.script(call)
     return program
 
 
-def _symbolic_trace(call: Any, _: Arguments) -> Program:
+def _capture_with_symbolic_trace(call: Any, _: Arguments) -> Program:
     return torch.fx.symbolic_trace(call)
 
 
-def _compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
+def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
     return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
 
 
-def _export(call: Any, first: Arguments, *, strict: bool) -> Program:
+def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Program:
     module = call if isinstance(call, torch.nn.Module) else _as_module(call)
     code = getattr(module.forward, "__code__", None)
     if strict and code is not None and has_cached_code(code):
@@ -108,13 +108,13 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
         The backend of ``torch.compile``.
     """
     return [
-        ("torch.jit.trace", _trace),
-        ("torch.jit.script", _script),
-        ("torch.fx.symbolic_trace", _symbolic_trace),
-        ("torch.compile", functools.partial(_compile, backend=backend, fullgraph=False)),
-        ("torch.compile(fullgraph=True)", functools.partial(_compile, backend=backend, fullgraph=True)),
-        ("torch.export.export", functools.partial(_export, strict=False)),
-        ("torch.export.export(strict=True)", functools.partial(_export, strict=True)),
+        ("torch.jit.trace", _capture_with_trace),
+        ("torch.jit.script", _capture_with_script),
+        ("torch.fx.symbolic_trace", _capture_with_symbolic_trace),
+        ("torch.compile", functools.partial(_capture_with_compile, backend=backend, fullgraph=False)),
+        ("torch.compile(fullgraph=True)", functools.partial(_capture_with_compile, backend=backend, fullgraph=True)),
+        ("torch.export.export", functools.partial(_capture_with_export, strict=False)),
+        ("torch.export.export(strict=True)", functools.partial(_capture_with_export, strict=True)),
     ]
 
 
@@ -143,7 +143,7 @@ class Examination:
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
-        self._values = eager.repeatable
+        self._compares_values = eager.is_repeatable
         self._subject = Subject(eager.fn, eager.first.arguments)
         self._warned_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
@@ -152,13 +152,13 @@ class Examination:
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as stopped:
-                self.raised = raised_by(stopped, "program")
+                self.raised = describe_raised(stopped, "program")
                 program = None
             if program is not None:
                 self._run_other_inputs(program, cases)
-        eager_warned = {str(warning.message) for warning in eager.result.effects.warnings}
+        eager_warnings = {str(warning.message) for warning in eager.result.effects.warnings}
         warned = [*capturing.warnings, *self._warned_in_runs]
-        self._warned = [warning for warning in warned if str(warning.message) not in eager_warned]
+        self._warned = [warning for warning in warned if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the first input; return the program unless it raises."""
@@ -166,10 +166,10 @@ class Examination:
         seed_all(_CAPTURE_SEED)
         try:
             with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
-                own = self._subject.with_copies(eager.first.arguments)
-                program = capture(self._subject.call, self._subject.copies_of(own))
+                arguments = self._subject.with_copies(eager.first.arguments)
+                program = capture(self._subject.call, self._subject.copies_of(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
-            self.raised = raised_by(error, "capture")
+            self.raised = describe_raised(error, "capture")
             return None
         compiles = self.name.startswith("torch.compile")  # torch.compile captures when the program is called
         if compiles:
@@ -179,22 +179,22 @@ class Examination:
         else:
             result = self._run(program, eager.first)
         if result.raised is not None:
-            self.raised = raised_by(result.raised, "capture" if compiles else "program")
+            self.raised = describe_raised(result.raised, "capture" if compiles else "program")
             return None
-        mismatch = self._compare(eager.result, result)
-        if mismatch and not eager.repeats(ReferenceCase(eager.first, eager.result)):
-            eager.repeatable = self._values = False
-            mismatch = self._compare(eager.result, result)
-        if mismatch and eager.random and self._draws_at_runtime(program, result):
-            self._values = False
+        mismatch = self._describe_mismatch(eager.result, result)
+        if mismatch and not eager.has_repeatable_result(ReferenceCase(eager.first, eager.result)):
+            eager.is_repeatable = self._compares_values = False
+            mismatch = self._describe_mismatch(eager.result, result)
+        if mismatch and eager.is_random and self._draws_at_runtime(program, result):
+            self._compares_values = False
             self.notes.append("draws different random numbers than eager from the same seed")
-            mismatch = self._compare(eager.result, result)
+            mismatch = self._describe_mismatch(eager.result, result)
         if mismatch:
             self.difference = (eager.first, mismatch)
         self._note_side_effects(result)
-        kind, expected = type(result.value).__name__, type(eager.result.value).__name__
-        if kind != expected and not mismatch:
-            self.notes.append(f"returns a {kind}, but the function returns a {expected}")
+        actual_type, expected_type = type(result.value).__name__, type(eager.result.value).__name__
+        if actual_type != expected_type and not mismatch:
+            self.notes.append(f"returns a {actual_type}, but the function returns a {expected_type}")
         return program
 
     def _draws_at_runtime(self, program: Program, result: Result) -> bool:
@@ -211,43 +211,43 @@ class Examination:
                 continue
             if result.raised is not None and case.expected.raised is None:
                 self.refused.append((case.input, result.raised.with_traceback(None)))
-            elif self.difference is None and (mismatch := self._compare(case.expected, result)):
+            elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
-    def _run(self, program: Program, given: Input) -> Result:
+    def _run(self, program: Program, input_: Input) -> Result:
         eager = self._eager
         self._subject.restore()
-        if given.again and eager.changed:
+        if input_.follows_first_input and eager.changed:
             run(program, self._subject, self._subject.with_copies(eager.first.arguments), gradients=False)
-        result = run(program, self._subject, self._subject.with_copies(given.arguments), given.seed)
+        result = run(program, self._subject, self._subject.with_copies(input_.arguments), input_.seed)
         self._warned_in_runs += result.effects.warnings
         return result
 
-    def _compare(self, expected: Result, result: Result) -> str | None:
+    def _describe_mismatch(self, expected: Result, result: Result) -> str | None:
         if expected.raised is not None:
             if result.raised is not None:
                 return None
-            raised = raised_by(expected.raised, "program")
+            raised = describe_raised(expected.raised, "program")
             return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
-        in_value = difference(expected.value, result.value, values=self._values)
-        if in_value is not None:
-            return in_value
-        in_arguments = difference(expected.arguments, result.arguments, values=self._values)
-        if in_arguments is not None:
-            return f"changes its arguments differently: {in_arguments}"
-        all_differences = differences(expected, result, values=self._values)
+        value_difference = difference(expected.value, result.value, values=self._compares_values)
+        if value_difference is not None:
+            return value_difference
+        argument_difference = difference(expected.arguments, result.arguments, values=self._compares_values)
+        if argument_difference is not None:
+            return f"changes its arguments differently: {argument_difference}"
+        all_differences = differences(expected, result, values=self._compares_values)
         return next((item.text for item in all_differences if item.kind in _WRONG_KINDS), None)
 
     def _note_side_effects(self, result: Result) -> None:
         eager = self._eager
-        all_differences = differences(eager.result, result, values=self._values)
+        all_differences = differences(eager.result, result, values=self._compares_values)
         self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
-        elif eager.repeatable and eager.result.printed != result.printed:
+        elif eager.is_repeatable and eager.result.printed != result.printed:
             self.notes.append("prints something else")
         for name in sorted(eager.changed):
-            if difference(eager.result.state[name], result.state.get(name), values=eager.repeatable):
+            if difference(eager.result.state[name], result.state.get(name), values=eager.is_repeatable):
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, searched: bool) -> Verdict:
@@ -258,16 +258,16 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refused = next(((other, error) for other, error in self.refused if not (searched and other.special)), None)
+        refused = next(((other, error) for other, error in self.refused if not (searched and other.is_special)), None)
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
         elif refused is not None:
-            outcome, example, raised = "refuses", refused[0].example, raised_by(refused[1], "program")
+            outcome, example, raised = "refuses", refused[0].example, describe_raised(refused[1], "program")
         elif self.refused:
             special, error = self.refused[0]
             notes.append(f"refuses {special.example.what}: {type(error).__name__}")
-        if not self._eager.repeatable and self.raised is None:
+        if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
         if self.raised is not None:
             outcome = "raises"
@@ -328,7 +328,7 @@ def compare(
     version = require_torch()
     fn = _uncompiled(fn)
     first = first.bound(fn)
-    given = [arguments.bound(fn) for arguments in others]
+    further_inputs = [arguments.bound(fn) for arguments in others]
     example = describe("the first input", first, fn)
     changes: list[str] = []
     cases: list[ReferenceCase] = []
@@ -336,23 +336,23 @@ def compare(
     report: Report | None = None
     diagnostics: list[Diagnostic] = []
 
-    def note(what: str, fault: Exception) -> None:
-        diagnostics.append(Diagnostic("error", internal_error(what, fault)))
+    def note(activity: str, fault: Exception) -> None:
+        diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
 
-    left = [name for name, _ in captures(backend)]
+    remaining = [name for name, _ in captures(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
-        cases = eager.cases(given)
+        cases = eager.cases(further_inputs)
         for name, capture in captures(backend):
             require_time()
-            with suppress_faults(f"examining {name}", note, passing=(TrialStoppedError,)):
+            with suppress_faults(f"examining {name}", note, reraised=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
-                verdicts.append(examination.verdict(searched=not given))
+                verdicts.append(examination.verdict(searched=not further_inputs))
                 if name == "torch.compile":
                     report = examination.report
                 del examination  # frees the copy of the function, the program and its results
-            left.remove(name)
+            remaining.remove(name)
             eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
@@ -360,12 +360,12 @@ def compare(
         torch=version,
         example=example,
         others=[case.example() for case in cases],
-        searched=not given,
+        searched=not further_inputs,
         changes=changes,
         verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
-        left_out=left,
+        left_out=remaining,
         diagnostics=diagnostics,
     )
 
@@ -403,16 +403,16 @@ class CopiedFunction(NamedTuple):
 
     call: Callable[..., Any]
     twins: tuple[Twin, ...]
-    kept: KeptNames
+    kept_names: KeptNames
 
 
 def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:
     """Return a copy of a function and its state, so that the front ends can be compared on it after it has run."""
     memory = KeptMemory()
-    subject = Subject(_uncompiled(fn), blocks=memory)
+    subject = Subject(_uncompiled(fn), memory_provider=memory)
     return CopiedFunction(subject.call, tuple(memory.twins), subject.kept_names())
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:
-    inner = compiled_callable(fn)
-    return fn if inner is None else inner
+    original = compiled_callable(fn)
+    return fn if original is None else original

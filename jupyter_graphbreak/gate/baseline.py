@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.regular_files import read_regular, replacing
+from jupyter_graphbreak.records.regular_files import atomic_replacement, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location, Segment
     from jupyter_graphbreak.report.schema import Report
 
-_VERSION = 1
-_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
-_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
-#: Keys have at most two parts.
-_MAX_DOTS = 10
-_HEAD = """\
+_FORMAT_VERSION = 1
+_MEMORY_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
+_STRING_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
+#: A line with more dots outside strings is refused; keys have at most two parts.
+_MAX_DOTS_IN_KEY = 10
+_FILE_HEADER = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;
 # `graphbreak ... --baseline FILE --update-baseline` rewrites this file.
 """
@@ -78,7 +78,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         The number of times that any function may be recompiled. Updating the baseline keeps this number.
     """
 
-    version: int = _VERSION
+    version: int = _FORMAT_VERSION
     torch: str = ""
     max_recompiles: int = 0
     libraries: dict[str, str] = {}
@@ -103,26 +103,31 @@ def read_baseline(text: str) -> Baseline:
         raise MalformedBaseline("its tables or lists are nested too deeply") from None
     except ValueError as error:  # from tomllib or msgspec, or about a number with very many digits
         raise MalformedBaseline(" ".join(str(error).partition("; use sys.")[0].split())) from None
-    if baseline.version != _VERSION:
-        raise MalformedBaseline(f"it has version {baseline.version}, but this release reads version {_VERSION}")
+    if baseline.version != _FORMAT_VERSION:
+        raise MalformedBaseline(f"it has version {baseline.version}, but this release reads version {_FORMAT_VERSION}")
     return baseline
 
 
 def _has_long_key(line: str) -> bool:
     """Return whether a line may have a key with many parts, for which ``tomllib`` takes quadratic memory."""
-    return line.count(".") > _MAX_DOTS and _STRING.sub("", line).partition("#")[0].count(".") > _MAX_DOTS
+    return (
+        line.count(".") > _MAX_DOTS_IN_KEY
+        and _STRING_LITERAL.sub("", line).partition("#")[0].count(".") > _MAX_DOTS_IN_KEY
+    )
 
 
 def write_baseline(baseline: Baseline) -> str:
     """Return the text of a baseline, sorted."""
-    lines = [_HEAD, f"version = {baseline.version}"]
+    lines = [_FILE_HEADER, f"version = {baseline.version}"]
     if baseline.torch:
-        lines.append(f"torch = {_toml(baseline.torch)}")
+        lines.append(f"torch = {_toml_value(baseline.torch)}")
     if baseline.max_recompiles:
         lines.append(f"max_recompiles = {baseline.max_recompiles}")
     if baseline.libraries:
         lines.append("\n[libraries]")
-        lines += [f"{_toml(name)} = {_toml(version)}" for name, version in sorted(baseline.libraries.items())]
+        lines += [
+            f"{_toml_value(name)} = {_toml_value(version)}" for name, version in sorted(baseline.libraries.items())
+        ]
     for name, tables in (
         ("break", sorted(baseline.breaks)),
         ("eager", sorted(baseline.eager)),
@@ -130,7 +135,9 @@ def write_baseline(baseline: Baseline) -> str:
     ):
         for table in tables:
             lines.append(f"\n[[{name}]]")
-            lines += [f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(table).items() if value != ""]
+            lines += [
+                f"{key} = {_toml_value(value)}" for key, value in msgspec.to_builtins(table).items() if value != ""
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -145,14 +152,14 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     recompiles: Counter[tuple[str, str]] = Counter()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
-        breaks |= Counter(allowed_by(report))
+        breaks |= Counter(baseline_entries(report))
         eager |= Counter(
-            AllowedEager(*_function(paths, skipped.location, skipped.function), skipped.kind)
+            AllowedEager(*_path_and_function(paths, skipped.location, skipped.function), skipped.kind)
             for skipped in report.skipped
             if skipped.break_ is None
         )
         recompiles |= Counter(
-            _function(paths, recompile.location, recompile.function)
+            _path_and_function(paths, recompile.location, recompile.function)
             for recompile in report.recompiles
             if not recompile.limit_hit
         )
@@ -165,21 +172,21 @@ def baseline_of(reports: Iterable[Report]) -> Baseline:
     )
 
 
-def allowed_by(report: Report) -> list[AllowedBreak]:
-    """Return the baseline entry that allows each break of a report, in the order of the breaks."""
+def baseline_entries(report: Report) -> list[AllowedBreak]:
+    """Return the entry that allows each break of a report, in the order of the breaks."""
     paths = {source.id: source.path or "" for source in report.sources}
     lines = _SourceLines(report)
     allowed = []
     for break_ in report.breaks:
         location = break_.location
-        path, function = _function(paths, location, location.function if location is not None else None)
+        path, function = _path_and_function(paths, location, location.function if location is not None else None)
         line = " ".join((lines.line_at(location) or "").split())
-        cause = " ".join(_ADDRESS.sub("0x", break_.gb_type).split())
+        cause = " ".join(_MEMORY_ADDRESS.sub("0x", break_.gb_type).split())
         allowed.append(AllowedBreak(path, function, cause, line, break_.gb_id or ""))
     return allowed
 
 
-def _function(paths: dict[str, str], location: Location | None, function: str | None) -> tuple[str, str]:
+def _path_and_function(paths: dict[str, str], location: Location | None, function: str | None) -> tuple[str, str]:
     path = paths.get(location.source, "") if location is not None else ""
     return path, function if function and function != "<module>" else ""
 
@@ -198,19 +205,19 @@ class _SourceLines:
         if location is None:
             return None
         if location.source not in self._lines:
-            self._lines[location.source] = dict(self._numbered(location.source))
+            self._lines[location.source] = dict(self._numbered_lines(location.source))
         line = self._lines[location.source].get(location.line)
         if line is not None:
             return line
         return location.code.partition("\n")[0] if location.code else None
 
-    def _numbered(self, source: str) -> Iterator[tuple[int, str]]:
+    def _numbered_lines(self, source: str) -> Iterator[tuple[int, str]]:
         # If several segments contain the same line, the first one is used.
         for segment in reversed(self._segments.get(source, ())):
             yield from enumerate(segment.text.split("\n"), start=segment.first_line)
 
 
-def _toml(value: str | int) -> str:
+def _toml_value(value: str | int) -> str:
     # A JSON string is a TOML string, except for one control character that JSON does not escape.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
@@ -255,5 +262,5 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
         load_baseline(target)
         if not os.access(target, os.W_OK):  # replacing the file would ignore that it is read-only
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    with replacing(target) as temporary:
+    with atomic_replacement(target) as temporary:
         temporary.write_bytes(content)

@@ -16,7 +16,7 @@ from jupyter_graphbreak.gate.baseline import (
     AllowedEager,
     AllowedRecompiles,
     Baseline,
-    allowed_by,
+    baseline_entries,
     baseline_of,
 )
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Report
 
-_A = TypeVar("_A", AllowedBreak, AllowedEager, AllowedRecompiles)
+_Allowed = TypeVar("_Allowed", AllowedBreak, AllowedEager, AllowedRecompiles)
 
 
 class MoreRecompiles(msgspec.Struct, frozen=True):
@@ -33,8 +33,8 @@ class MoreRecompiles(msgspec.Struct, frozen=True):
 
     path: str
     function: str
-    before: int
-    now: int
+    allowed_times: int
+    times: int
 
 
 class GateVerdict(msgspec.Struct, frozen=True):
@@ -42,75 +42,75 @@ class GateVerdict(msgspec.Struct, frozen=True):
 
     Parameters
     ----------
-    new : list of AllowedBreak
+    new_breaks : list of AllowedBreak
         Breaks that are not allowed.
-    eager : list of AllowedEager
+    newly_eager : list of AllowedEager
         Functions that run eagerly for a reason other than a break, and are not allowed to.
-    recompiles : list of MoreRecompiles
+    more_recompiles : list of MoreRecompiles
         Functions with more recompiles than allowed.
-    gone : list of AllowedBreak
+    gone_breaks : list of AllowedBreak
         Allowed breaks that no longer occur.
-    same : int
+    allowed_count : int
         The number of allowed breaks that occurred.
-    versions : dict
+    changed_versions : dict
         The old and the new version of each library that has changed, by the name of its module.
     nothing_compiled : bool
         Whether nothing was compiled, so that the absence of breaks proves nothing.
     """
 
-    new: list[AllowedBreak]
-    eager: list[AllowedEager]
-    recompiles: list[MoreRecompiles]
-    gone: list[AllowedBreak]
-    same: int
+    new_breaks: list[AllowedBreak]
+    newly_eager: list[AllowedEager]
+    more_recompiles: list[MoreRecompiles]
+    gone_breaks: list[AllowedBreak]
+    allowed_count: int
     nothing_compiled: bool = False
-    versions: dict[str, tuple[str, str]] = {}
+    changed_versions: dict[str, tuple[str, str]] = {}
 
     @property
     def passed(self) -> bool:
         """Whether something was compiled and everything that happened is allowed."""
-        return not (self.new or self.eager or self.recompiles or self.nothing_compiled)
+        return not (self.new_breaks or self.newly_eager or self.more_recompiles or self.nothing_compiled)
 
 
 def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     """Compare reports with a baseline."""
-    now = baseline_of(reports)
-    existing = _functions(reports)
+    current = baseline_of(reports)
+    existing_functions = _known_functions(reports)
 
     def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
-        return (old.path, old.function) not in existing
+        return (old.path, old.function) not in existing_functions
 
-    by_break: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
+    break_keys: list[tuple[Callable[[AllowedBreak], Hashable], bool]] = [
         (lambda allowed: (allowed.path, allowed.function, allowed.cause, allowed.line), False),
         (lambda allowed: (allowed.path, allowed.function, allowed.cause), False),
         (lambda allowed: (allowed.function, allowed.cause, allowed.line) if allowed.line else allowed, True),
         (lambda allowed: (allowed.cause, allowed.line) if allowed.line else allowed, True),
     ]
-    if _release(baseline.torch) != _release(now.torch):  # releases rename causes
-        by_break.append(
+    if _release_of(baseline.torch) != _release_of(current.torch):  # releases rename causes
+        break_keys.append(
             (lambda allowed: (allowed.path, allowed.function, allowed.line) if allowed.line else allowed, False)
         )
-    left, new = _without_pairs(baseline.breaks, now.breaks, by_break, is_gone)
-    by_function: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
+    gone, new_breaks = _unpaired_entries(baseline.breaks, current.breaks, break_keys, is_gone)
+    eager_keys: list[tuple[Callable[[AllowedEager], Hashable], bool]] = [
         (lambda allowed: allowed, False),
         (lambda allowed: (allowed.function, allowed.reason), True),
         (lambda allowed: (allowed.path, allowed.reason), True),
     ]
-    _, eager = _without_pairs(baseline.eager, now.eager, by_function, is_gone)
+    _, new_eager = _unpaired_entries(baseline.eager, current.eager, eager_keys, is_gone)
     return GateVerdict(
-        new=new,
-        eager=eager,
-        recompiles=list(_more_recompiles(baseline, now.recompiles, is_gone)),
-        gone=left,
-        same=len(now.breaks) - len(new),
+        new_breaks=new_breaks,
+        newly_eager=new_eager,
+        more_recompiles=list(_more_recompiles(baseline, current.recompiles, is_gone)),
+        gone_breaks=gone,
+        allowed_count=len(current.breaks) - len(new_breaks),
         nothing_compiled=nothing_compiled(reports),
-        versions=_changed_versions(baseline, now),
+        changed_versions=_changed_versions(baseline, current),
     )
 
 
-def _changed_versions(baseline: Baseline, now: Baseline) -> dict[str, tuple[str, str]]:
+def _changed_versions(baseline: Baseline, current: Baseline) -> dict[str, tuple[str, str]]:
     """Return the old and new versions that differ, of libraries that both name; local builds of a release are equal."""
-    before, after = ({"torch": known.torch, **known.libraries} for known in (baseline, now))
+    before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}
 
@@ -126,30 +126,33 @@ def nothing_compiled(reports: Sequence[Report]) -> bool:
     )
 
 
-def _without_pairs(
-    before: Sequence[_A], now: Sequence[_A], keys: Iterable[tuple[Any, bool]], is_gone: Callable[[_A], bool]
-) -> tuple[list[_A], list[_A]]:
+def _unpaired_entries(
+    before: Sequence[_Allowed],
+    after: Sequence[_Allowed],
+    keys: Iterable[tuple[Any, bool]],
+    is_gone: Callable[[_Allowed], bool],
+) -> tuple[list[_Allowed], list[_Allowed]]:
     """Pair old and new entries, the most certain pairs first; return the unpaired entries of both.
 
     Parameters
     ----------
-    before, now : sequence
+    before, after : sequence
         The old and the new entries.
     keys : iterable of (callable, bool)
         Functions that return the key by which to pair, and whether to pair only entries whose function is gone.
     is_gone : callable
         Returns whether the function of an old entry is gone.
     """
-    old: list[_A | None] = list(before)
-    new = list(now)
-    for key, only_gone in keys:
-        waiting: dict[Hashable, deque[int]] = defaultdict(deque)
+    old: list[_Allowed | None] = list(before)
+    new = list(after)
+    for key, needs_gone_function in keys:
+        unpaired_old: dict[Hashable, deque[int]] = defaultdict(deque)
         for index, entry in enumerate(old):
-            if entry is not None and (not only_gone or is_gone(entry)):
-                waiting[key(entry)].append(index)
+            if entry is not None and (not needs_gone_function or is_gone(entry)):
+                unpaired_old[key(entry)].append(index)
         unpaired = []
         for entry in new:
-            matching = waiting.get(key(entry))
+            matching = unpaired_old.get(key(entry))
             if matching:
                 old[matching.popleft()] = None
             else:
@@ -159,49 +162,49 @@ def _without_pairs(
 
 
 def _more_recompiles(
-    baseline: Baseline, now: Sequence[AllowedRecompiles], is_gone: Callable[[AllowedRecompiles], bool]
+    baseline: Baseline, current: Sequence[AllowedRecompiles], is_gone: Callable[[AllowedRecompiles], bool]
 ) -> Iterable[MoreRecompiles]:
-    before = baseline.recompiles
-    allowed = {(old.path, old.function): old.times for old in before}
-    moved = _GoneFunctions(old for old in before if is_gone(old))
-    for new in now:
+    allowed_entries = baseline.recompiles
+    allowed = {(old.path, old.function): old.times for old in allowed_entries}
+    gone_functions = _GoneFunctions(old for old in allowed_entries if is_gone(old))
+    for new in current:
         times = allowed.get((new.path, new.function))
         if times is None:
             # A function that is gone may have been renamed, or moved to a different file.
-            former = moved.pop_match(new)
+            former = gone_functions.pop_match(new)
             times = former.times if former is not None else 0
-        most = max(times, baseline.max_recompiles)
-        if new.times > most:
-            yield MoreRecompiles(new.path, new.function, most, new.times)
+        limit = max(times, baseline.max_recompiles)
+        if new.times > limit:
+            yield MoreRecompiles(new.path, new.function, limit, new.times)
 
 
 class _GoneFunctions:
     """Functions that are gone. A new function may be one of them, renamed or moved to a different file."""
 
     def __init__(self, gone: Iterable[AllowedRecompiles]) -> None:
-        self._left = dict(enumerate(gone))
+        self._unmatched = dict(enumerate(gone))
         self._by_function: defaultdict[str, deque[int]] = defaultdict(deque)
         self._by_path: defaultdict[str, deque[int]] = defaultdict(deque)
-        for place, allowed in self._left.items():
+        for place, allowed in self._unmatched.items():
             self._by_function[allowed.function].append(place)
             self._by_path[allowed.path].append(place)
 
-    def pop_match(self, now: AllowedRecompiles) -> AllowedRecompiles | None:
+    def pop_match(self, recompiled: AllowedRecompiles) -> AllowedRecompiles | None:
         """Return and remove the first function with the same name or file."""
         places = [
             matching[0]
-            for matching in (self._by_function[now.function], self._by_path[now.path])
+            for matching in (self._by_function[recompiled.function], self._by_path[recompiled.path])
             if self._has_unused(matching)
         ]
-        return self._left.pop(min(places)) if places else None
+        return self._unmatched.pop(min(places)) if places else None
 
     def _has_unused(self, places: deque[int]) -> bool:
-        while places and places[0] not in self._left:
+        while places and places[0] not in self._unmatched:
             places.popleft()
         return bool(places)
 
 
-def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
+def _known_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
     """Return the path and name of every function that the reports mention or whose definition they contain."""
     mentioned = set()
     for report in reports:
@@ -226,18 +229,18 @@ def _functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
     return mentioned
 
 
-def _release(torch: str) -> str:
+def _release_of(torch: str) -> str:
     return ".".join(torch.split(".")[:2])
 
 
-def new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
+def ids_of_new_breaks(verdict: GateVerdict, report: Report) -> set[str]:
     """Return the ids of the breaks of a report that are not allowed."""
-    left = Counter(verdict.new)
+    unmatched = Counter(verdict.new_breaks)
     ids = set()
-    pairs = zip(report.breaks, allowed_by(report), strict=True)
-    for break_, key in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
-        if left[key] > 0:
-            left[key] -= 1
+    pairs = zip(report.breaks, baseline_entries(report), strict=True)
+    for break_, allowed in reversed(list(pairs)):  # of several equal breaks, the last ones are the new ones
+        if unmatched[allowed] > 0:
+            unmatched[allowed] -= 1
             ids.add(break_.id)
     return ids
 
@@ -254,13 +257,13 @@ def headline(verdict: GateVerdict) -> str:
     if verdict.nothing_compiled:
         return f"gate failed: {NOTHING_COMPILED}"
     parts = [
-        _counted(len(verdict.new), "new break"),
-        _counted(len(verdict.eager), "function newly runs eagerly", "functions newly run eagerly"),
-        _counted(len(verdict.recompiles), "function recompiled more often", "functions recompiled more often"),
+        _count_text(len(verdict.new_breaks), "new break"),
+        _count_text(len(verdict.newly_eager), "function newly runs eagerly", "functions newly run eagerly"),
+        _count_text(len(verdict.more_recompiles), "function recompiled more often", "functions recompiled more often"),
     ]
     failed = ", ".join(part for part in parts if part)
-    notes = [_counted(verdict.same, "allowed break", "allowed breaks")]
-    notes.append(_counted(len(verdict.gone), "allowed break gone", "allowed breaks gone"))
+    notes = [_count_text(verdict.allowed_count, "allowed break", "allowed breaks")]
+    notes.append(_count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"))
     rest = ", ".join(note for note in notes if note)
     if not failed:
         return f"gate passed: {rest or 'no breaks'}"
@@ -271,46 +274,49 @@ def details(verdict: GateVerdict) -> list[str]:
     """Return one line per difference from the baseline, or the advice if nothing was compiled."""
     if verdict.nothing_compiled:
         return [COMPILE_SOMETHING]
-    differs = bool(verdict.new or verdict.eager or verdict.recompiles or verdict.gone)
+    has_differences = bool(verdict.new_breaks or verdict.newly_eager or verdict.more_recompiles or verdict.gone_breaks)
     return [
-        *(f"new    {_break(break_)}{_changed_library(verdict, break_.path)}" for break_ in verdict.new),
+        *(f"new    {_break_text(break_)}{_library_change_note(verdict, break_.path)}" for break_ in verdict.new_breaks),
         *(
-            f"eager  {_where(function.path, function.function)}: {function.reason}"
-            f"{_changed_library(verdict, function.path)}"
-            for function in verdict.eager
+            f"eager  {_place_text(function.path, function.function)}: {function.reason}"
+            f"{_library_change_note(verdict, function.path)}"
+            for function in verdict.newly_eager
         ),
         *(
-            f"again  {_where(function.path, function.function)}: recompiled {function.now} times, "
-            f"{function.before} allowed"
-            for function in verdict.recompiles
+            f"again  {_place_text(function.path, function.function)}: recompiled {function.times} times, "
+            f"{function.allowed_times} allowed"
+            for function in verdict.more_recompiles
         ),
-        *(f"gone   {_break(break_)}{_changed_library(verdict, break_.path)}" for break_ in verdict.gone),
+        *(
+            f"gone   {_break_text(break_)}{_library_change_note(verdict, break_.path)}"
+            for break_ in verdict.gone_breaks
+        ),
         *(
             f"since  the baseline was written: {name} {old} -> {new}; differences may be due to that"
-            for name, (old, new) in verdict.versions.items()
-            if differs
+            for name, (old, new) in verdict.changed_versions.items()
+            if has_differences
         ),
     ]
 
 
-def _changed_library(verdict: GateVerdict, path: str) -> str:
+def _library_change_note(verdict: GateVerdict, path: str) -> str:
     """Return a note for the end of a line if the version of the library that contains the file has changed."""
     name = path.partition("/")[0].removesuffix(".py")
-    if name not in verdict.versions:
+    if name not in verdict.changed_versions:
         return ""
-    old, new = verdict.versions[name]
+    old, new = verdict.changed_versions[name]
     return f"   [{name} {old} -> {new}]"
 
 
-def _break(break_: AllowedBreak) -> str:
+def _break_text(break_: AllowedBreak) -> str:
     cause = break_.cause + (f" ({break_.gb_id})" if break_.gb_id else "")
-    return "   ".join(part for part in (_where(break_.path, break_.function), break_.line, cause) if part)
+    return "   ".join(part for part in (_place_text(break_.path, break_.function), break_.line, cause) if part)
 
 
-def _where(path: str, function: str) -> str:
+def _place_text(path: str, function: str) -> str:
     where = path or "a cell"
     return f"{where} in {function}" if function else where
 
 
-def _counted(number: int, singular: str, plural: str | None = None) -> str:
+def _count_text(number: int, singular: str, plural: str | None = None) -> str:
     return "" if not number else f"{number} {singular if number == 1 else plural or singular + 's'}"

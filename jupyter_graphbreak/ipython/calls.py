@@ -24,10 +24,10 @@ EvaluatedCall = tuple[Any, list[Any], dict[str, Any]]
 
 HOW_TO_COMPARE = "write the call on a line: %compile_explain --frontends f(x)"
 #: Expressions that run arbitrary code or assign to a name.
-_WITH_EFFECTS = (ast.Call, ast.NamedExpr)
+_NODES_WITH_EFFECTS = (ast.Call, ast.NamedExpr)
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
-_ANY_ARGUMENTS = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
-_ARGS_AND_KWARGS = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())], ast.Load())
+_ARGS_AND_KWARGS_PARAMETERS = ast.arguments([], [], ast.arg("args"), [], [], ast.arg("kwargs"), [])
+_ARGS_AND_KWARGS_TUPLE = ast.Tuple([ast.Name("args", ast.Load()), ast.Name("kwargs", ast.Load())], ast.Load())
 
 
 class FrontendComparison:
@@ -38,7 +38,7 @@ class FrontendComparison:
         self._cells = cells
         self._backend = options.backend or "eager"
 
-    def of_cell(self, tree: ast.AST, effects: RunEffects | None) -> Frontends:
+    def compare_last_call(self, tree: ast.AST, effects: RunEffects | None) -> Frontends:
         """Compare the front ends on the function that a cell called last; its arguments are evaluated again, on copies.
 
         Parameters
@@ -51,18 +51,18 @@ class FrontendComparison:
         UsageError
             If the cell calls no function of its own, or if evaluating the arguments again would have a side effect.
         """
-        calls = last_called(tree, self._is_own_function)
+        calls = calls_of_last_function(tree, self._is_own_function)
         if not calls:
             raise UsageError(f"--frontends: the cell calls no function of its own; {HOW_TO_COMPARE}")
-        evaluated = [self._evaluated_again(call) for call in calls]
-        return self._compare(evaluated[0][0], _arguments(evaluated), effects)
+        evaluated = [self._evaluate_again(call) for call in calls]
+        return self._compare(evaluated[0][0], _as_arguments(evaluated), effects)
 
-    def prepared(self, calls: list[EvaluatedCall]) -> Callable[[RunEffects | None], Frontends]:
+    def prepare(self, calls: list[EvaluatedCall]) -> Callable[[RunEffects | None], Frontends]:
         """Return a function that compares the front ends on some calls, with copies of their current inputs."""
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
         copied = copy_for_comparison(calls[0][0])
-        inputs = [arguments.copy() for arguments in _arguments(calls)]
+        inputs = [arguments.copy() for arguments in _as_arguments(calls)]
         return lambda effects: self._compare(copied.call, inputs, effects, copied)
 
     def _compare(
@@ -75,10 +75,10 @@ class FrontendComparison:
             function, first, others, backend=self._backend, find_cell=self._cells.find, copied=copied, effects=effects
         )
 
-    def _evaluated_again(self, call: ast.Call) -> EvaluatedCall:
+    def _evaluate_again(self, call: ast.Call) -> EvaluatedCall:
         """Evaluate the arguments of a call that the cell has made, without changing the user's objects."""
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if not any(isinstance(node, _WITH_EFFECTS) for value in values for node in ast.walk(value)):
+        if not any(isinstance(node, _NODES_WITH_EFFECTS) for value in values for node in ast.walk(value)):
             return evaluate(call, self._namespace)
         from jupyter_graphbreak.experiments.trial.guard import guarded
         from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -86,8 +86,10 @@ class FrontendComparison:
         from jupyter_graphbreak.experiments.trial.subject import Subject
 
         function = eval(ast.unparse(call.func), self._namespace)  # noqa: S307 - a name, perhaps with attributes
-        collect = ast.Call(ast.Lambda(_ANY_ARGUMENTS, _ARGS_AND_KWARGS), call.args, call.keywords)
-        text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collect))
+        collecting_call = ast.Call(
+            ast.Lambda(_ARGS_AND_KWARGS_PARAMETERS, _ARGS_AND_KWARGS_TUPLE), call.args, call.keywords
+        )
+        text = ast.unparse(ast.Lambda(_NO_ARGUMENTS, collecting_call))
         try:
             with sandboxed():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
@@ -104,8 +106,8 @@ class FrontendComparison:
         from jupyter_graphbreak._torch_compat.compiled import compiled_callable
         from jupyter_graphbreak.recording.targets import is_user_written
 
-        names = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
-        if not all(isinstance(node, ast.Name | ast.Attribute) for node in names):
+        nodes = [node for node in ast.walk(expression) if isinstance(node, ast.expr)]
+        if not all(isinstance(node, ast.Name | ast.Attribute) for node in nodes):
             return False
         try:
             value = eval(ast.unparse(expression), self._namespace)  # noqa: S307 - a name, perhaps with attributes
@@ -114,7 +116,7 @@ class FrontendComparison:
         return is_user_written(compiled_callable(value) or value)
 
 
-def _arguments(calls: list[EvaluatedCall]) -> list[Arguments]:
+def _as_arguments(calls: list[EvaluatedCall]) -> list[Arguments]:
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
     return [Arguments(*arguments, **keywords) for _, arguments, keywords in calls]
@@ -122,8 +124,8 @@ def _arguments(calls: list[EvaluatedCall]) -> list[Arguments]:
 
 def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
     """Evaluate the function and the arguments of a call, in the notebook's namespace, without making the call."""
-    collect = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
-    code = compile(ast.fix_missing_locations(ast.Expression(collect)), "<compile_explain>", "eval")
+    collecting_call = ast.Call(ast.Name("_collect", ast.Load()), [call.func, *call.args], call.keywords)
+    code = compile(ast.fix_missing_locations(ast.Expression(collecting_call)), "<compile_explain>", "eval")
 
     def _collect(function: Any, *args: Any, **kwargs: Any) -> EvaluatedCall:
         return function, list(args), kwargs
@@ -131,7 +133,7 @@ def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
     return eval(code, namespace, {"_collect": _collect})  # type: ignore[no-any-return]  # noqa: S307 - the user's code
 
 
-def last_called(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
+def calls_of_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
     """Return the calls, in order, of the function that the top level of a cell calls last.
 
     Calls are omitted if the cell assigns to their arguments in the same statement or later, because the arguments then
@@ -147,25 +149,25 @@ def last_called(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[
     calls: list[ast.Call] = []
     assigned: set[str] = set()
     for statement in reversed(getattr(tree, "body", [])):
-        assigned |= _names(statement, ast.Store)
+        assigned |= _names_in(statement, ast.Store)
         value = statement.value if isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign) else None
-        outermost = [] if value is None else list(_outermost(value, is_function))
-        calls = [call for call in outermost if not assigned & _names(call, ast.Load)] + calls
+        new_calls = [] if value is None else list(_outermost_calls(value, is_function))
+        calls = [call for call in new_calls if not assigned & _names_in(call, ast.Load)] + calls
     if not calls:
         return []
-    last = ast.dump(calls[-1].func)
-    return [call for call in calls if ast.dump(call.func) == last]
+    last_function = ast.dump(calls[-1].func)
+    return [call for call in calls if ast.dump(call.func) == last_function]
 
 
-def _names(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:
+def _names_in(tree: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, context)}
 
 
-def _outermost(node: ast.AST, is_function: Callable[[ast.expr], bool]) -> Iterator[ast.Call]:
+def _outermost_calls(node: ast.AST, is_function: Callable[[ast.expr], bool]) -> Iterator[ast.Call]:
     if isinstance(node, ast.Lambda):
         return
     if isinstance(node, ast.Call) and is_function(node.func):
         yield node
         return
     for child in ast.iter_child_nodes(node):
-        yield from _outermost(child, is_function)
+        yield from _outermost_calls(child, is_function)

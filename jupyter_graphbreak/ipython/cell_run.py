@@ -16,7 +16,7 @@ from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile, notes_on_saving
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.top_level import lines_that_compute
+from jupyter_graphbreak.ipython.cell.top_level import lines_with_tensor_operations
 from jupyter_graphbreak.ipython.namespace import objects_in_code
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.records.additions import ORIG_MOD
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
 
 #: The maximum number of cells whose last report is kept for comparison.
 _MAX_LAST_REPORTS = 100
-_AS_FUNCTION = "The cell computes with tensors at its top level: it was compiled as one function."
-_RAN_AGAIN = (
+_NOTE_ON_FUNCTION = "The cell computes with tensors at its top level: it was compiled as one function."
+_NOTE_ON_REPEAT = (
     "A graph of the cell raised an error. The cell then ran again without the compiler, to bind the names that a "
     "plain run binds before the error."
 )
 #: Text in the breaks that involve a tensor or one of PyTorch's functions.
-_OF_TORCH = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
+_TORCH_IN_BREAK = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
 #: The beginning of the note that suggests moving lines into a function.
-_MOVE_LINES = "Nothing was compiled: the cell computes with tensors outside of any function."
+_NOTE_ON_LINES = "Nothing was compiled: the cell computes with tensors outside of any function."
 
 
 class _InitialState(NamedTuple):
     """The names that a cell binds, their earlier values, and a function that restores PyTorch's random generators."""
 
-    bound: Sequence[str]
+    names: Sequence[str]
     values: dict[str, Any]
     restore_generators: Callable[[], None]
 
     @classmethod
-    def of(cls, namespace: dict[str, Any], bound: Sequence[str]) -> _InitialState:
-        from jupyter_graphbreak._torch_compat.configuration import remember_generators
+    def of(cls, namespace: dict[str, Any], names: Sequence[str]) -> _InitialState:
+        from jupyter_graphbreak._torch_compat.configuration import save_generator_states
 
-        return cls(bound, {name: namespace[name] for name in bound if name in namespace}, remember_generators())
+        return cls(names, {name: namespace[name] for name in names if name in namespace}, save_generator_states())
 
     def restore(self, namespace: dict[str, Any]) -> None:
-        for name in self.bound:
+        for name in self.names:
             namespace.pop(name, None)
         namespace |= self.values
         self.restore_generators()
@@ -75,13 +75,13 @@ class CellRuns:
         self._shell = shell
         self._cells = cells
         self._live = live
-        self._start: _InitialState | None = None
+        self._initial_state: _InitialState | None = None
         self._repeats = False
         self._observation: Observation | None = None
         self._inner_cells = 0
         self._tree: ast.Module | None = None  # the cell's code
         self._top_level: ast.Module | None = None  # the code of a cell whose calls are compiled
-        self._noted: set[str] = set()  # the expressions and the texts of earlier notes
+        self._noted_before: set[str] = set()  # the expressions and the texts of earlier notes
         self._request: ExplainRequest | None = None
         self._last_reports: dict[str, Report] = {}  # by the front end's id of the cell
 
@@ -116,7 +116,7 @@ class CellRuns:
                 observation.close(error, lambda report: self._with_changes(self._with_notes(report), observation))
                 self._keep_remedies(observation)
         except KeyboardInterrupt as interrupt:  # deferred until the report is made, it still ends the cell
-            self._interrupted(interrupt, result)
+            self._show_interrupt(interrupt, result)
         finally:
             with faults.suppress_faults("undoing our changes"):
                 observation.undo()
@@ -128,7 +128,7 @@ class CellRuns:
             with contextlib.suppress(Exception):
                 observation.undo()
 
-    def _interrupted(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
+    def _show_interrupt(self, interrupt: KeyboardInterrupt, result: ExecutionResult | None) -> None:
         """Show an interrupt during the creation of the report as an interrupt of the cell."""
         if result is not None and result.success:
             result.error_in_exec = interrupt.with_traceback(None)
@@ -184,39 +184,41 @@ class CellRuns:
                 f"%%compile_explain takes options only, not {options.expression!r}; "
                 "for one call write %compile_explain f(x)"
             )
-        self._cells.enter(filename)
+        self._cells.note_running_cell(filename)
         text = self._cells.find(filename)
         tree = parse_python(text.text if text is not None else "") or parse_python("")
         if tree is None:
             raise AssertionError("an empty text is valid Python")
-        if options.frontends and not calls.last_called(tree, lambda _: True):
+        if options.frontends and not calls.calls_of_last_function(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
-        named = objects_in_code(tree, self._shell.user_ns)
-        worth = self._worth_showing(plan) if only_torch else None
-        observation = Observation(self._shell, self._cells, options, named, self._live, self._id_of_cell(), worth)
+        named_objects = objects_in_code(tree, self._shell.user_ns)
+        worth_showing = self._display_condition(plan) if only_torch else None
+        observation = Observation(
+            self._shell, self._cells, options, named_objects, self._live, self._running_cell_id(), worth_showing
+        )
         self._observation = observation
         observation.edited = edited
         with faults.suppress_faults("preparing the cell", observation.note_fault):
             if options.frontends:
                 comparison = calls.FrontendComparison(self._shell, self._cells, options)
-                observation.compare = lambda effects: comparison.of_cell(tree, effects)
-            _describe(observation, plan, reason)
+                observation.compare = lambda effects: comparison.compare_last_call(tree, effects)
+            _note_plan(observation, plan, reason)
             self._tree, self._top_level = tree, tree if plan == "calls" else None
             if plan in {"calls", "function"}:
                 observation.compile_calls()
 
-    def cell_caller(self, name: str, bound: Sequence[str] | None) -> Callable[[], Any]:
+    def cell_caller(self, name: str, names: Sequence[str] | None) -> Callable[[], Any]:
         """Return a function that calls the cell's function, compiled if possible.
 
         Parameters
         ----------
         name : str
             The name of the function in the notebook.
-        bound : sequence of str or None
+        names : sequence of str or None
             The names that the cell binds, if it can run again.
         """
         with faults.suppress_faults("preparing to run the cell again"):
-            self._start = _InitialState.of(self._shell.user_ns, bound) if bound is not None else None
+            self._initial_state = _InitialState.of(self._shell.user_ns, names) if names is not None else None
         function = self._shell.user_ns[name]
         function.__code__ = as_module_code(function.__code__)
         caller = self._observation.cell_caller(function) if self._observation is not None else function
@@ -230,31 +232,33 @@ class CellRuns:
         """
         from jupyter_graphbreak.compiling.tracebacks import is_raised_in_graph
 
-        start, self._start = self._start, None
+        start, self._initial_state = self._initial_state, None
         if start is None or not is_raised_in_graph(error):
             return False
         start.restore(self._shell.user_ns)
         self._repeats = True
         if self._observation is not None:
-            self._observation.note("info", _RAN_AGAIN)
+            self._observation.note("info", _NOTE_ON_REPEAT)
         return True
 
     def is_repeating(self) -> bool:
         """Return whether the cell should run again unchanged; only once after :meth:`begin_repeat`."""
-        repeats, self._start, self._repeats = self._repeats, None, False
+        repeats, self._initial_state, self._repeats = self._repeats, None, False
         return repeats
 
-    def _worth_showing(self, plan: Plan) -> Callable[[Report], bool]:
+    def _display_condition(self, plan: Plan) -> Callable[[Report], bool]:
         """Return a function that decides from the report whether the cell used PyTorch."""
 
         def is_about_torch(report: Report) -> bool:
             if plan == "unchanged":
                 return _has_dynamo_events(report)
-            return _involves_tensors(report) or any(note.message.startswith(_MOVE_LINES) for note in report.diagnostics)
+            return _involves_tensors(report) or any(
+                note.message.startswith(_NOTE_ON_LINES) for note in report.diagnostics
+            )
 
         return is_about_torch
 
-    def _id_of_cell(self) -> str | None:
+    def _running_cell_id(self) -> str | None:
         """Return the id of the running notebook cell, if the front end sends one (nbclient does not)."""
         cell_id = (self._cells.request() or {}).get("metadata", {}).get("cellId")
         return cell_id if isinstance(cell_id, str) else None
@@ -264,23 +268,27 @@ class CellRuns:
         tree, self._tree = self._tree, None
         notes = dict(notes_on_saving(tree, self._shell.user_ns)) if tree is not None else {}
         # Saves in functions were noted while the cell ran: the namespace does not have their variables.
-        seen = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
-        new = [Diagnostic("info", note) for about, note in notes.items() if about not in self._noted]
-        new += [note for message, note in seen.items() if not notes and message not in self._noted]
-        self._noted |= notes.keys() | seen.keys()
-        others = [note for note in report.diagnostics if note.message not in seen]
-        return self._with_advice(replace(report, diagnostics=[*others, *new]) if new or seen else report)
+        earlier_notes = {note.message: note for note in report.diagnostics if f"`{ORIG_MOD}`" in note.message}
+        new_notes = [Diagnostic("info", note) for code, note in notes.items() if code not in self._noted_before]
+        new_notes += [
+            note for message, note in earlier_notes.items() if not notes and message not in self._noted_before
+        ]
+        self._noted_before |= notes.keys() | earlier_notes.keys()
+        other_notes = [note for note in report.diagnostics if note.message not in earlier_notes]
+        return self._with_advice(
+            replace(report, diagnostics=[*other_notes, *new_notes]) if new_notes or earlier_notes else report
+        )
 
     def _with_advice(self, report: Report) -> Report:
         """Add a note on lines to move into a function, if nothing was compiled and the top level computes."""
         tree, self._top_level = self._top_level, None
         if tree is None or report.summary.frames or report.skipped or report.error is not None:
             return report
-        lines = lines_that_compute(tree.body, self._shell.user_ns)
+        lines = lines_with_tensor_operations(tree.body, self._shell.user_ns)
         if not lines:
             return report
         where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} to {lines[-1]}"
-        note = Diagnostic("info", f"{_MOVE_LINES} Put {where} into a function and call it.")
+        note = Diagnostic("info", f"{_NOTE_ON_LINES} Put {where} into a function and call it.")
         return replace(report, diagnostics=[*report.diagnostics, note])
 
     def _with_changes(self, report: Report, observation: Observation) -> Report:
@@ -288,11 +296,11 @@ class CellRuns:
         cell_id = observation.cell_id
         if cell_id is None:
             return report
-        before = observation.previous = self._last_reports.pop(cell_id, None)
+        previous_report = observation.previous = self._last_reports.pop(cell_id, None)
         self._last_reports[cell_id] = report
         if len(self._last_reports) > _MAX_LAST_REPORTS:
             del self._last_reports[next(iter(self._last_reports))]
-        return replace(report, changes=before.diff(report)) if before is not None else report
+        return replace(report, changes=previous_report.diff(report)) if previous_report is not None else report
 
     def _keep_remedies(self, observation: Observation) -> None:
         """Keep the trials: if they were interrupted, the next run of the cell continues them."""
@@ -301,13 +309,13 @@ class CellRuns:
             self._last_reports[observation.cell_id or ""] = replace(report, remedies=observation.remedies)
 
 
-def _describe(observation: Observation, plan: Plan, reason: str) -> None:
+def _note_plan(observation: Observation, plan: Plan, reason: str) -> None:
     """Note how the cell is run, and which options have no effect."""
     match plan:
         case "unchanged":
             observation.ignore_compile_options("the cell's code uses torch.compile and runs unchanged")
         case "function":
-            observation.note("info", _AS_FUNCTION)
+            observation.note("info", _NOTE_ON_FUNCTION)
         case "nothing":
             note = "There was nothing to compile: the cell only imports, defines or runs commands."
             observation.note("info", note)
@@ -331,4 +339,4 @@ def _involves_tensors(report: Report) -> bool:
     """
     summary = report.summary
     texts = (f"{break_.gb_type} {break_.explanation} {break_.context}" for break_ in report.breaks)
-    return bool(summary.ops or summary.skipped or summary.errors) or any(map(_OF_TORCH.search, texts))
+    return bool(summary.ops or summary.skipped or summary.errors) or any(map(_TORCH_IN_BREAK.search, texts))

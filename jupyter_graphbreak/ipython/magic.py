@@ -19,7 +19,7 @@ from jupyter_graphbreak.faults import suppress_faults, with_fallback
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
 from jupyter_graphbreak.ipython.cell.rewriting import (
     MAGIC,
-    BeginObservation,
+    CellRewriter,
     replace_magic_line,
     without_magic_line,
 )
@@ -98,9 +98,9 @@ def _trim_traceback() -> None:
     """Make the current error look like the error of an ordinary cell."""
     error = sys.exc_info()[1]
     if error is not None:
-        from jupyter_graphbreak.compiling.tracebacks import trim
+        from jupyter_graphbreak.compiling.tracebacks import trim_error
 
-        trim(error)
+        trim_error(error)
 
 
 def _strip_own_frame() -> None:
@@ -120,15 +120,15 @@ def _is_repeating() -> bool:
     return _loaded_magic().runs.is_repeating()
 
 
-def _never() -> bool:
+def _return_false() -> bool:
     return False
 
 
-begin = with_fallback("watching the cell", _begin, _do_nothing, passing=(UsageError,))
+begin = with_fallback("watching the cell", _begin, _do_nothing, reraised=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
-begin_repeat = with_fallback("running the cell again", _begin_repeat, _never)
-is_repeating = with_fallback("running the cell again", _is_repeating, _never)
+begin_repeat = with_fallback("running the cell again", _begin_repeat, _return_false)
+is_repeating = with_fallback("running the cell again", _is_repeating, _return_false)
 #: The values of cells that run as functions, until they are displayed.
 values: list[Any] = []
 
@@ -154,8 +154,8 @@ class CompileExplain(Magics):
         self._cells = CellTexts(shell)
         self._live = LiveOutputs()
         self.runs = CellRuns(shell, self._cells, self._live)
-        self._runs_cell = False
-        self._ast_transformer: Any = BeginObservation(  # IPython only needs visit()
+        self._is_running_cell = False
+        self._ast_transformer: Any = CellRewriter(  # IPython only needs visit()
             self.runs.uses_compile, self.runs.runs_code, self.runs.pop_request, shell.user_ns, self._suspend_transformer
         )
         # The callbacks around a cell, shielded because IPython would show their errors to the user.
@@ -316,12 +316,12 @@ class CompileExplain(Magics):
         if cell is None:
             return explain_line(self._ip, self._cells, read_options(self.parser, line), self._live)
         # A different cell runs this cell as a string, or an internal error prevented replacing the magic's line.
-        text = cell if self._runs_cell else f"{MAGIC} {line}\n{cell}"
-        self._runs_cell = True
+        text = cell if self._is_running_cell else f"{MAGIC} {line}\n{cell}"
+        self._is_running_cell = True
         try:
             result = self._ip.run_cell(text, store_history=False)
         finally:
-            self._runs_cell = False
+            self._is_running_cell = False
         result.raise_error()
         return result.result
 
@@ -338,35 +338,35 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         _explain_log(shell, options, options.log)
         return None
     from jupyter_graphbreak.compiling.compile_options import ensure_compiled
-    from jupyter_graphbreak.recording.targets import forget, is_compiled
+    from jupyter_graphbreak.recording.targets import is_compiled
 
-    tree, calls = _calls(options)
+    tree, calls = _parse_calls(options)
     observation: Observation | None = None
-    with suppress_faults("watching the call", passing=(UsageError,)):
-        cells.enter_caller()
+    with suppress_faults("watching the call", reraised=(UsageError,)):
+        cells.note_calling_cell()
         observation = Observation(shell, cells, options, objects_in_code(tree, shell.user_ns), live)
     if observation is None:
         function, arguments, keywords = evaluate(calls[0], shell.user_ns)
         return function(*arguments, **keywords)
-    failed: BaseException | None = None
+    error_of_call: BaseException | None = None
     try:
         evaluated = [evaluate(call, shell.user_ns) for call in calls]
         function, arguments, keywords = evaluated[0]
         with suppress_faults("copying the inputs for the front ends", observation.note_fault):
             if options.frontends:
-                observation.compare = FrontendComparison(shell, cells, options).prepared(evaluated)
+                observation.compare = FrontendComparison(shell, cells, options).prepare(evaluated)
         with suppress_faults("compiling the function", observation.note_fault):
             if is_compiled(function):
                 observation.ignore_compile_options("the function is already compiled")
-            forget(function)
-            function = ensure_compiled(function, options.for_compile())
+            forget_compiled_code(function)
+            function = ensure_compiled(function, options.compile_options())
         return function(*arguments, **keywords)
     except BaseException as error:
-        failed = error
+        error_of_call = error
         raise
     finally:
         with suppress_faults("making the report", observation.report_failure):
-            observation.close(failed)
+            observation.close(error_of_call)
         with suppress_faults("undoing our changes"):
             observation.undo()
 
@@ -393,7 +393,7 @@ def _explain_log(shell: InteractiveShell, options: Options, path: str) -> None:
         display(explained)
 
 
-def _calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:
+def _parse_calls(options: Options) -> tuple[ast.Expression, list[ast.Call]]:
     """Return the line as a syntax tree, and the calls in it: one, or with ``--frontends`` several of one function."""
     text = options.expression
     try:

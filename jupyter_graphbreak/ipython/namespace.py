@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.ipython.cell.mentions import names_read
+from jupyter_graphbreak.ipython.cell.mentions import mentioned_names
 
 if TYPE_CHECKING:
     import ast
@@ -17,7 +17,7 @@ _HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
 
 def objects_in_code(tree: ast.AST, namespace: dict[str, Any]) -> dict[str, Any]:
     """Return the objects to which code refers, by name."""
-    return objects_by_name(names_read(tree), namespace)
+    return objects_by_name(mentioned_names(tree), namespace)
 
 
 def objects_by_name(names: Iterable[str], namespace: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_graphbreak.api.rerun import KeptRun, Rerun
-    from jupyter_graphbreak.api.run_reports import Children
+    from jupyter_graphbreak.api.run_reports import ChildProcesses
     from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls
     from jupyter_graphbreak.experiments.remedies.own_edits import Patch
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -45,14 +45,14 @@ _MAX_TOTAL_S = 140.0
 _MIN_RERUNS_S = 60.0
 _MAX_RERUN_S = 100.0
 #: The relative shares of the time for the reruns.
-_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "recording values": 1, "reproducing": 3}
+_TIME_WEIGHTS = {"trying remedies": 3, "measuring": 1, "checking": 1, "recording values": 1, "reproducing": 3}
 
 
 def _time_shares(purposes: Sequence[str], elapsed_s: float) -> Iterator[float]:
     """Yield the seconds for each rerun when it begins; unused time is available to the later ones."""
     end = time.monotonic() + max(_MAX_TOTAL_S - elapsed_s, _MIN_RERUNS_S)
     for number, purpose in enumerate(purposes):
-        share = _WEIGHTS[purpose] / sum(_WEIGHTS[later] for later in purposes[number:])
+        share = _TIME_WEIGHTS[purpose] / sum(_TIME_WEIGHTS[purpose_left] for purpose_left in purposes[number:])
         yield min(share * max(0.0, end - time.monotonic()), _MAX_RERUN_S)
 
 
@@ -63,7 +63,7 @@ class Observation:
     ----------
     cells : CellTexts
         The cells by the file names of code.
-    named : dict
+    named_objects : dict
         The objects of the notebook to which the code refers.
     live : LiveOutputs
         The live outputs, to which the output is added.
@@ -83,7 +83,7 @@ class Observation:
         shell: InteractiveShell,
         cells: CellTexts,
         options: Options,
-        named: dict[str, Any],
+        named_objects: dict[str, Any],
         live: LiveOutputs,
         cell_id: str | None = None,
         worth_showing: Callable[[Report], bool] | None = None,
@@ -104,89 +104,91 @@ class Observation:
         self._started_at = time.perf_counter()
         self._shell = shell
         #: The named objects that are compiled; weak references, so that objects that the code deletes are freed.
-        self._compiled: dict[str, weakref.ref[Any]] = {}
+        self._compiled_objects: dict[str, weakref.ref[Any]] = {}
         self._faults: list[Diagnostic] = []
         self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
-        self._children: Children | None = None
+        self._children: ChildProcesses | None = None
         self._cells = cells
         self._kept: KeptRun | None = None
-        self._again: Rerun | None = None
+        self._rerun: Rerun | None = None
         self._calls: CompiledCalls | None = None
         self._phase = ""
         self._phase_end = 0.0
-        self._patches = _patches(options)
-        choice = self._choose_device(named)
+        self._patches_to_try = _patches_to_try(options)
+        choice = self._choose_device(named_objects)
         self._device = choice.default if choice is not None else None
         try:
             with deferred_interrupts():
-                self._open(cells, choice, named)
+                self._open(cells, choice, named_objects)
         except BaseException as error:
-            self._abandon(error)
+            self._show_failed_start(error)
             raise
 
-    def _open(self, cells: CellTexts, choice: DeviceChoice | None, named: dict[str, Any]) -> None:
+    def _open(self, cells: CellTexts, choice: DeviceChoice | None, named_objects: dict[str, Any]) -> None:
         from jupyter_graphbreak._torch_compat.configuration import forced_backend
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
-        from jupyter_graphbreak.recording.children import earlier_processes_noted, watched_children
-        from jupyter_graphbreak.recording.targets import forget, forget_everything, is_compiled
+        from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
+        from jupyter_graphbreak.recording.targets import forget_everything, is_compiled
 
-        opened = self._exit_stack
+        exit_stack = self._exit_stack
         if self.options.frontends:
             from jupyter_graphbreak.experiments.trial.guard import observed_effects
 
-            self._effects = opened.enter("watching for side effects", observed_effects, None)
+            self._effects = exit_stack.enter("watching for side effects", observed_effects, None)
         if not self.options.quiet and not self.options.frontends:
             self._live.make_room()
-            self._output = Output(self._shell, waits=self.worth_showing is not None)
-            problem = opened.enter("showing the live view", self._output.opened, None)
+            self._output = Output(self._shell, waits_for_graph=self.worth_showing is not None)
+            problem = exit_stack.enter("showing the live view", self._output.opened, None)
             if problem is not None:
                 self._faults.append(Diagnostic("warning", problem))
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_everything()
-            forget(*named.values())
-            self._compiled = {name: weakref.ref(value) for name, value in named.items() if is_compiled(value)}
+            forget_compiled_code(*named_objects.values())
+            self._compiled_objects = {
+                name: weakref.ref(value) for name, value in named_objects.items() if is_compiled(value)
+            }
         meter = None
         if self._output is not None and self._output.live:
             show = self._output.show_progress
-            meter = opened.enter("showing progress", lambda: ProgressMeter(show), None)
+            meter = exit_stack.enter("showing progress", lambda: ProgressMeter(show), None)
         count = meter.count if meter is not None else None
-        self.recording = opened.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
+        self.recording = exit_stack.enter("watching", lambda: recorder.record(cells.find, count, cells.running), None)
         if self.recording is not None and choice is not None:
             self.recording.describe_device(choice.device)
         if self.options.runs_again:
             from jupyter_graphbreak.api.rerun import keep_for_analysis
 
-            keep = functools.partial(keep_for_analysis, looks_for_nan=self.options.looks_at_values)
-            self._kept = opened.enter("keeping copies of what is compiled", keep, None)
+            keep_copies = functools.partial(keep_for_analysis, looks_for_nan=self.options.looks_at_values)
+            self._kept = exit_stack.enter("keeping copies of what is compiled", keep_copies, None)
         if self.options.processes:
             warn = functools.partial(self.note, "warning")
             watching = "watching the processes that the cell starts"
-            self._folder = opened.enter(watching, lambda: watched_children(warn), None)
-            opened.enter("looking for earlier processes", lambda: earlier_processes_noted(warn), None)
-        if stance := opened.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
+            self._folder = exit_stack.enter(watching, lambda: watched_children(warn), None)
+            exit_stack.enter("looking for earlier processes", lambda: note_earlier_processes(warn), None)
+        if stance := exit_stack.enter("setting the backend", lambda: forced_backend(self.options.backend), ""):
             self.note("warning", f'--backend had no effect: the stance is "{stance}".')
-        opened.enter("setting the default device", lambda: default_device(self._device), None)
+        exit_stack.enter("setting the default device", lambda: default_device(self._device), None)
 
     def compile_calls(self) -> None:
         """Compile the calls of the code from now on."""
         from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 
-        def make() -> AbstractContextManager[CompiledCalls]:
-            return compiled_calls(self.options.for_compile(), self.note_fault, self._cells.running)
+        def open_compiled_calls() -> AbstractContextManager[CompiledCalls]:
+            return compiled_calls(self.options.compile_options(), self.note_fault, self._cells.running)
 
-        self._calls = self._exit_stack.enter("compiling what the cell calls", make, None)
+        self._calls = self._exit_stack.enter("compiling what the cell calls", open_compiled_calls, None)
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
-        from jupyter_graphbreak.compiling.descriptions import described
+        from jupyter_graphbreak.compiling.descriptions import describe_compiled
 
         if self._calls is not None and self.recording is not None:
             calls = self._calls
-            self.recording.note_compiled(described(calls.compiled, self._shell.user_ns, calls.filename))
+            self.recording.note_compiled(describe_compiled(calls.compiled, self._shell.user_ns, calls.filename))
             if not calls.compiled:
                 for name, reason in list(calls.reasons_not_compiled.items())[:1]:
                     self.note("info", f"`{name}` was not compiled: {reason}.")
@@ -197,15 +199,15 @@ class Observation:
             return self._calls.cell_caller(function) if self._calls is not None else function
         return function
 
-    def _choose_device(self, named: dict[str, Any]) -> DeviceChoice | None:
+    def _choose_device(self, named_objects: dict[str, Any]) -> DeviceChoice | None:
         """Check the options and choose the device; every misuse is a :class:`UsageError`."""
         from jupyter_graphbreak._torch_compat.version import TorchUnavailable, require_torch
 
         misuse = (TorchUnavailable, ValueError, UsageError)
         try:
-            with suppress_faults("choosing the device", self.note_fault, passing=misuse):
+            with suppress_faults("choosing the device", self.note_fault, reraised=misuse):
                 require_torch()
-                return _choice(self.options, named)
+                return _choose_default_device(self.options, named_objects)
         except (TorchUnavailable, ValueError) as error:
             raise UsageError(str(error)) from None
         return None  # the code then uses its own devices
@@ -222,7 +224,7 @@ class Observation:
 
     def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
-        unused = self.options.only_for_compile()
+        unused = self.options.given_compile_options()
         if unused:
             self.note("warning", f"{', '.join(unused)} had no effect: {reason}.")
 
@@ -245,23 +247,23 @@ class Observation:
         """
         from msgspec.structs import replace
 
-        found: list[tuple[Report, dict[str, str]]] = []
+        report_and_files: list[tuple[Report, dict[str, str]]] = []
         interrupt: KeyboardInterrupt | None = None
         try:
             with deferred_interrupts():
                 self._stop(error)
-                found.append(self._report(error, finish))
-                self._preview(found[0][0])
+                report_and_files.append(self._report(error, finish))
+                self._preview(report_and_files[0][0])
         except KeyboardInterrupt as deferred:
-            if not found:
+            if not report_and_files:
                 raise
             interrupt = deferred
-        ((report, files),) = found
+        ((report, files),) = report_and_files
         if self._kept is not None and interrupt is None:
             report = self._run_again(report, files, self._kept)
         elif self._kept is not None:
-            late = Diagnostic("warning", "The run was not repeated, because it was interrupted.")
-            report = replace(report, diagnostics=[*report.diagnostics, late])
+            note = Diagnostic("warning", "The run was not repeated, because it was interrupted.")
+            report = replace(report, diagnostics=[*report.diagnostics, note])
         self._store_and_show(report)
         if interrupt is not None:
             raise interrupt
@@ -278,8 +280,8 @@ class Observation:
         with deferred_interrupts():
             self.remedies = report.remedies
             report, job = self._with_job(report)
-            if self._again is not None:
-                report.reproduced_by(self._again.reproduce)
+            if self._rerun is not None:
+                report.reproduced_by(self._rerun.reproduce)
             if self.options.output is not None:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
@@ -309,13 +311,13 @@ class Observation:
 
     def _stop(self, error: BaseException | None) -> None:
         last_notes: list[tuple[str, Callable[[], None]]] = [
-            ("noting how the run ended", lambda: self._note_end(error)),
+            ("noting how the run ended", lambda: self._note_error(error)),
             ("looking for code that was compiled before the run", self._note_not_compiled_again),
             ("noting what was compiled", self._note_compiled),
             ("reading what other processes wrote", self._read_children),
         ]
-        for what, note in last_notes:
-            with suppress_faults(what, self.note_fault):
+        for activity, note in last_notes:
+            with suppress_faults(activity, self.note_fault):
                 note()
         with suppress_faults("undoing our changes", self.note_fault):
             self._exit_stack.contexts.close()
@@ -324,7 +326,7 @@ class Observation:
         """Undo the changes of the observation that are not undone yet."""
         self._exit_stack.contexts.close()
 
-    def _note_end(self, error: BaseException | None) -> None:
+    def _note_error(self, error: BaseException | None) -> None:
         if error is not None and self.recording is not None:
             self.recording.fail(error)
 
@@ -345,38 +347,43 @@ class Observation:
 
         find = self._cells.find
         compile_text = compiler_for(self._shell, find)
-        own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches]
-        again = Rerun(report, files, kept, find, self._show_status)
+        own_edits = [*([EditedCells(tuple(self.edited))] if self.edited else []), *self._patches_to_try]
+        rerun = Rerun(report, files, kept, find, self._show_status)
         try_remedies = functools.partial(
-            again.try_remedies, compile_text=compile_text, also=own_edits, first=self._breaks_left_before(report)
+            rerun.try_remedies,
+            compile_text=compile_text,
+            also=own_edits,
+            first_breaks=self._breaks_not_reached_before(report),
         )
-        look_at_values = functools.partial(again.look_at_values, self.options.at or [])
+        look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
             (self.options.tries, "trying remedies", try_remedies),
-            (self.options.cost, "measuring", again.measure),
-            (self.options.check, "checking", again.check),
+            (self.options.cost, "measuring", rerun.measure),
+            (self.options.check, "checking", rerun.check),
             (self.options.looks_at_values, "recording values", look_at_values),
-            (self.options.repro, "reproducing", again.reproduce_all),
+            (self.options.repro, "reproducing", rerun.reproduce_all),
         ]
-        requested = [what for wanted, what, _ in steps if wanted]
+        requested = [activity for is_requested, activity, _ in steps if is_requested]
         shares = _time_shares(requested, time.perf_counter() - self._started_at)
-        for wanted, what, step in steps:
-            if wanted:
+        for is_requested, activity, step in steps:
+            if is_requested:
                 seconds = next(shares)
-                self._phase = what.split()[0]
+                self._phase = activity.split()[0]
                 self._phase_end = time.perf_counter() + seconds
                 self._show_status("")
-                known = len(self._faults)
+                fault_count = len(self._faults)
                 try:
-                    with suppress_faults(what, self.note_fault), default_device(self._device), _silenced():
+                    with suppress_faults(activity, self.note_fault), default_device(self._device), _silence():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
-                    self.note("warning", f"{what.capitalize()} was interrupted.")
-                again.report = replace(again.report, diagnostics=[*again.report.diagnostics, *self._faults[known:]])
-        self._again = again
-        return again.report
+                    self.note("warning", f"{activity.capitalize()} was interrupted.")
+                rerun.report = replace(
+                    rerun.report, diagnostics=[*rerun.report.diagnostics, *self._faults[fault_count:]]
+                )
+        self._rerun = rerun
+        return rerun.report
 
-    def _breaks_left_before(self, report: Report) -> list[str]:
+    def _breaks_not_reached_before(self, report: Report) -> list[str]:
         """Return the breaks that the previous run of the cell did not reach, because its trials were interrupted."""
         from jupyter_graphbreak.analysis.matching import same_breaks
         from jupyter_graphbreak.report.remedies import INTERRUPTED
@@ -384,8 +391,8 @@ class Observation:
         if self.previous is None:
             return []
         remedies = self.previous.remedies or []
-        left = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
-        return [now for then, now in same_breaks(self.previous, report).items() if then in left]
+        untried = {ident for remedy in remedies if remedy.reason == INTERRUPTED for ident in remedy.breaks}
+        return [now for before, now in same_breaks(self.previous, report).items() if before in untried]
 
     def _show_status(self, activity: str) -> None:
         """Show the current activity in place of the report."""
@@ -423,7 +430,7 @@ class Observation:
             return report, job_of(report, self._children) if self._children is not None else None
         return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
 
-    def _abandon(self, error: BaseException) -> None:
+    def _show_failed_start(self, error: BaseException) -> None:
         """Undo everything, and show that the run could not begin."""
         from msgspec.structs import replace
 
@@ -447,9 +454,9 @@ class Observation:
 
         from jupyter_graphbreak._torch_compat.default_device import default_device
 
-        known = len(self._faults)
+        fault_count = len(self._faults)
         try:
-            with suppress_faults("comparing the front ends", self.note_fault, passing=(UsageError,)):
+            with suppress_faults("comparing the front ends", self.note_fault, reraised=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
                     with default_device(self._device):
                         frontends = self.compare(self._effects)
@@ -461,7 +468,7 @@ class Observation:
             print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
         finally:
             if not self.options.quiet:
-                display(replace(report, diagnostics=[*report.diagnostics, *self._faults[known:]]))
+                display(replace(report, diagnostics=[*report.diagnostics, *self._faults[fault_count:]]))
 
     def _note_not_compiled_again(self) -> None:
         from jupyter_graphbreak.recording.targets import names_not_compiled_again
@@ -469,16 +476,18 @@ class Observation:
         if self.recording is None:
             return
         # A name that the cell reassigned refers to something that the cell itself compiled.
-        now = self._shell.user_ns
-        kept = {
-            name: now[name] for name, reference in self._compiled.items() if name in now and now[name] is reference()
+        namespace = self._shell.user_ns
+        unchanged_objects = {
+            name: namespace[name]
+            for name, reference in self._compiled_objects.items()
+            if name in namespace and namespace[name] is reference()
         }
-        for name in names_not_compiled_again(kept, self.recording.started_codes()):
+        for name in names_not_compiled_again(unchanged_objects, self.recording.started_codes()):
             self.note("warning", f"{name} was compiled before and was not compiled again: its graphs are missing here.")
 
 
 @contextlib.contextmanager
-def _silenced() -> Iterator[None]:
+def _silence() -> Iterator[None]:
     """Hide the output and displays of this thread while the context is open."""
     from jupyter_graphbreak.experiments.trial.effects import suppress_displays
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
@@ -487,7 +496,7 @@ def _silenced() -> Iterator[None]:
         yield
 
 
-def _patches(options: Options) -> list[Patch]:
+def _patches_to_try(options: Options) -> list[Patch]:
     """Return the patch to try; a patch that cannot be read is a :class:`UsageError`."""
     if options.patch is None:
         return []
@@ -499,15 +508,15 @@ def _patches(options: Options) -> list[Patch]:
         raise UsageError(f"--patch {options.patch}: {error}") from None
 
 
-def _choice(options: Options, named: dict[str, Any]) -> DeviceChoice:
+def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> DeviceChoice:
     from jupyter_graphbreak._torch_compat.configuration import backends, modes
     from jupyter_graphbreak._torch_compat.default_device import cuda_devices
     from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
-    from jupyter_graphbreak.recording.targets import names_used
+    from jupyter_graphbreak.recording.targets import with_used_globals
 
     if options.backend is not None and options.backend not in (known := backends()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
     if options.mode is not None and options.mode not in (known := modes()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
     names, current, why_none = cuda_devices() if options.device != "cpu" else ([], 0, "")
-    return choose_device(options.device, CudaDevices(names, current, why_none), names_used(named))
+    return choose_device(options.device, CudaDevices(names, current, why_none), with_used_globals(named_objects))

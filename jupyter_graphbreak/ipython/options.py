@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
-_DEVICE = re.compile(r"auto|cpu|cuda(?::\d+)?")
+_DEVICE_PATTERN = re.compile(r"auto|cpu|cuda(?::\d+)?")
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The options that the reader gave.
+    """The options that the user gave to the magic.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Options(msgspec.Struct, frozen=True):
     sources: list[str] | None = None
     expression: str = ""
 
-    def for_compile(self) -> CompileOptions:
+    def compile_options(self) -> CompileOptions:
         """Return the options for the code that the magic compiles."""
         from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
@@ -113,7 +113,7 @@ class Options(msgspec.Struct, frozen=True):
         """Whether to try changes that remove breaks."""
         return self.remedies or self.patch is not None
 
-    def only_for_compile(self) -> list[str]:
+    def given_compile_options(self) -> list[str]:
         """Return the given options that apply only to the code that the magic compiles."""
         return [f"--{name}" for name in ("fullgraph", "mode", "dynamic") if getattr(self, name)]
 
@@ -138,8 +138,8 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
         arguments = vars(parser.parse_args([word[0] for word in words]))
     except UsageError as error:
         raise UsageError(f"{error}; %%compile_explain? lists the options") from None
-    rest = len(arguments["expression"])
-    arguments["expression"] = line[words[-rest].start() :].strip() if rest else ""
+    word_count = len(arguments["expression"])
+    arguments["expression"] = line[words[-word_count].start() :].strip() if word_count else ""
     options = Options(**arguments)
     if options.output is not None and not options.output.isidentifier():
         raise UsageError(f"-o {options.output}: not a name for a variable; use for example -o report")
@@ -194,7 +194,7 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
     ValueError
         If the device does not exist; the message lists the existing devices.
     """
-    if not _DEVICE.fullmatch(requested):
+    if not _DEVICE_PATTERN.fullmatch(requested):
         raise ValueError(f"unknown device {requested!r}: use auto, cpu, cuda or cuda:N")
     if requested == "cpu":
         return DeviceChoice(Device("cpu", "cpu"), "cpu")
@@ -204,10 +204,10 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
         return DeviceChoice(Device("auto", "cpu", note=cuda.why_none))
     on_cpu = [name for name, value in values.items() if "cpu" in devices_of(value)]
     if on_cpu:
-        names = f"{_shortened(on_cpu)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
+        names = f"{_list_names(on_cpu)} {'is' if len(on_cpu) == 1 else 'are'} on the CPU"
         return DeviceChoice(Device("auto", "cpu", note=f"{names}, so the code's own devices are used"))
-    used = f"cuda:{cuda.current}"
-    return DeviceChoice(Device("auto", used, cuda.names[cuda.current]), used)
+    default_device = f"cuda:{cuda.current}"
+    return DeviceChoice(Device("auto", default_device, cuda.names[cuda.current]), default_device)
 
 
 def _choose_cuda(requested: str, cuda: CudaDevices) -> DeviceChoice:
@@ -215,15 +215,18 @@ def _choose_cuda(requested: str, cuda: CudaDevices) -> DeviceChoice:
         raise ValueError(f"--device {requested}: {cuda.why_none}; use --device cpu")
     number = int(requested.partition(":")[2] or cuda.current)
     if number >= len(cuda.names):
-        known = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))
-        raise ValueError(f"--device {requested}: no such device; available: {known}")
+        available = ", ".join(f"cuda:{index} {name}" for index, name in enumerate(cuda.names))
+        raise ValueError(f"--device {requested}: no such device; available: {available}")
     return DeviceChoice(Device(requested, f"cuda:{number}", cuda.names[number]), f"cuda:{number}")
 
 
 def devices_of(value: Any) -> set[str]:
     """Return the device types of the tensors in an object: a tensor, a module, or a container of them."""
     return {
-        kind for tensor in _tensors(value) for kind in [getattr(getattr(tensor, "device", None), "type", None)] if kind
+        device_type
+        for tensor in _tensors(value)
+        for device_type in [getattr(getattr(tensor, "device", None), "type", None)]
+        if device_type
     }
 
 
@@ -239,7 +242,7 @@ def _tensors(value: Any) -> Iterable[Any]:
     return [value] if None not in (attribute_of(value, "device"), attribute_of(value, "dtype")) else []
 
 
-def _shortened(names: Sequence[str]) -> str:
-    most = 3
-    shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+def _list_names(names: Sequence[str]) -> str:
+    max_names = 3
+    shown = ", ".join(names[:max_names])
+    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"

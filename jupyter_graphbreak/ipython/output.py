@@ -32,17 +32,17 @@ class Output:
     ----------
     shell : InteractiveShell
         The shell; a terminal cannot replace what it has printed, so it gets the output only at the end.
-    waits : bool
+    waits_for_graph : bool
         Whether to show nothing before a graph is captured, because there may be nothing to show.
     """
 
-    def __init__(self, shell: InteractiveShell, *, waits: bool = False) -> None:
+    def __init__(self, shell: InteractiveShell, *, waits_for_graph: bool = False) -> None:
         self.live = hasattr(shell, "kernel") and not _is_console()
-        self._waits = waits
+        self._waits_for_graph = waits_for_graph
         self._shell = shell
         self._id = uuid.uuid4().hex
-        self._shown = False
-        self._clear: Callable[[], Any] | None = None
+        self._is_shown = False
+        self._pending_clear: Callable[[], Any] | None = None
         self._widget: Any = None
         self._report: Report | None = None
 
@@ -56,17 +56,17 @@ class Output:
             The reason if nothing can be shown during the run; the cell runs anyway.
         """
         problem = None
-        if self.live and not self._waits:
+        if self.live and not self._waits_for_graph:
             try:
                 self._show_running()
             except Exception as fault:  # noqa: BLE001 - a front end or a broken installation may raise anything
-                self.live, self._shown, self._widget = False, False, None
+                self.live, self._is_shown, self._widget = False, False, None
                 problem = f"The live view is not available ({type(fault).__name__}: {fault})."
-        with self._noticing_clears():
+        with self._watch_for_clears():
             yield problem
 
     @contextlib.contextmanager
-    def _noticing_clears(self) -> Iterator[None]:
+    def _watch_for_clears(self) -> Iterator[None]:
         """Notice when the cell clears its outputs, including ours, and delay a clear that waits for the next output.
 
         If the last thing that a cell does is ``clear_output(wait=True)``, the next output would be the report, which
@@ -78,31 +78,31 @@ class Output:
             return
         send: Callable[..., Any] = session.send
 
-        def sent(stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
+        def watched_send(stream: Any, message: Any, *args: Any, **kwargs: Any) -> Any:
             kind = message if isinstance(message, str) else message["header"]["msg_type"]
             if kind == "clear_output":
                 if message["content"]["wait"]:
-                    self._clear = functools.partial(send, stream, message, *args, **kwargs)
+                    self._pending_clear = functools.partial(send, stream, message, *args, **kwargs)
                     return message
-                self._shown, self._clear = False, None
+                self._is_shown, self._pending_clear = False, None
             elif kind != "status":
                 self.clear()
             return send(stream, message, *args, **kwargs)
 
-        vars(session)["send"] = sent
+        vars(session)["send"] = watched_send
         try:
             yield
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            if vars(session).get("send") is sent:
+            if vars(session).get("send") is watched_send:
                 del vars(session)["send"]
 
     def clear(self) -> None:
         """Clear the outputs if the cell asked to clear them when the next output arrives."""
-        clear, self._clear = self._clear, None
+        clear, self._pending_clear = self._pending_clear, None
         if clear is not None:
-            self._shown = False
+            self._is_shown = False
             clear()
 
     def _show_running(self) -> None:
@@ -111,7 +111,7 @@ class Output:
 
         self._widget = ReportWidget()
         _show(display, running_bundle(self._widget), self._id)
-        self._shown = True
+        self._is_shown = True
 
     def show_progress(self, progress: Progress) -> None:
         """Show the progress of the run."""
@@ -151,8 +151,10 @@ class Output:
             if job is not None:
                 bundle = {MIME_TYPE: bundle[MIME_TYPE]} | job._repr_mimebundle_()
         except Exception as fault:  # noqa: BLE001 - the user's cell has run and must not fail
-            bundle = _plain_bundle(report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"])
-        self._show_last(bundle)
+            bundle = _fallback_bundle(
+                report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"]
+            )
+        self._show_final(bundle)
 
     def release(self, *, replaced: bool) -> None:
         """Close the widget and release the report that it shows.
@@ -176,9 +178,9 @@ class Output:
             widget.close()
             layout.close()
 
-    def _show_last(self, bundle: dict[str, Any]) -> None:
+    def _show_final(self, bundle: dict[str, Any]) -> None:
         with suppress_faults("showing the report"):
-            _show(update_display if self._shown else display, bundle, self._id)
+            _show(update_display if self._is_shown else display, bundle, self._id)
 
 
 class LiveOutputs:
@@ -196,9 +198,9 @@ class LiveOutputs:
 
     def add(self, output: Output, cell_id: str | None) -> None:
         """Add a completed output; the front end has already removed the output of an earlier run of the same cell."""
-        for known in [known for known in self._outputs if cell_id is not None and known[0] == cell_id]:
-            self._outputs.remove(known)
-            known[1].release(replaced=True)
+        for earlier in [earlier for earlier in self._outputs if cell_id is not None and earlier[0] == cell_id]:
+            self._outputs.remove(earlier)
+            earlier[1].release(replaced=True)
         self._outputs.append((cell_id, output))
 
     def make_room(self) -> None:
@@ -208,7 +210,7 @@ class LiveOutputs:
             oldest.release(replaced=False)
 
 
-def _plain_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
+def _fallback_bundle(report: Report, problems: list[str]) -> dict[str, Any]:
     """Return the report as data and as text, as far as possible."""
     lines = ["compile_explain: the report cannot be shown as usual", *problems]
     bundle: dict[str, Any] = {}

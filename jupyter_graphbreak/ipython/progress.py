@@ -50,7 +50,7 @@ class ProgressMeter:
         self._frames = 0
         self._graphs = 0
         self._breaks: set[str] = set()
-        self._done = threading.Event()
+        self._is_done = threading.Event()
         # A display on a different thread finds its cell in the context.
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name="graphbreak-progress", daemon=True)
@@ -60,7 +60,7 @@ class ProgressMeter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
+        self._is_done.set()
         self._thread.join()
 
     def count(self, record: Record) -> None:
@@ -69,7 +69,7 @@ class ProgressMeter:
             case "dynamo_start":
                 self._frames += 1
             case "graphbreak_start":
-                self._function = _described(str(record.data.get("name")))
+                self._function = _description_of(str(record.data.get("name")))
             case "dynamo_output_graph":
                 self._graphs += 1
             case "artifact:dynamo_graph_break_reason":
@@ -80,7 +80,7 @@ class ProgressMeter:
                 pass
 
     def _run(self) -> None:
-        while not self._done.wait(INTERVAL_S):
+        while not self._is_done.wait(INTERVAL_S):
             with contextlib.suppress(Exception):
                 self._show(self._state())
 
@@ -96,7 +96,7 @@ class ProgressMeter:
         )
 
 
-def _described(name: str) -> str:
+def _description_of(name: str) -> str:
     """Return the user's name of a function that Dynamo compiles, and the line at which it resumes."""
     line = resumed_at(name)
     return compiled_function(name) + (f" after line {line}" if line is not None else "")

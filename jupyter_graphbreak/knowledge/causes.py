@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.entries import CONFIG, DynamoSetting, KnownCall, KnownCause, ManualStep, title_of
-from jupyter_graphbreak.knowledge.known_bugs import named_by_messages
+from jupyter_graphbreak.knowledge.known_bugs import bugs_with_messages
 from jupyter_graphbreak.knowledge.owners import owner_advice
 from jupyter_graphbreak.knowledge.switches import SWITCHES
 
@@ -20,12 +20,14 @@ _COMPILED_AUTOGRAD = DynamoSetting("compiled_autograd", value=True)
 _INLINE_MODULES = DynamoSetting("inline_inbuilt_nn_modules", value=True)
 _MORE_RECOMPILES = DynamoSetting("recompile_limit", value=64, is_safe=True)
 _NO_FORCED_BREAKS = DynamoSetting("debug_force_graph_break_on_leaf_return", value=False)
-_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
-_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
+_CAPTURE_SCALARS = DynamoSetting("capture_scalar_outputs", value=True, is_safe=True)
+_CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops", value=True)
 _SKIP_SIDE_EFFECTS = DynamoSetting(
     "skip_fwd_side_effects_in_bwd_under_checkpoint", value=True, is_safe=False, since="2.10"
 )
-_IGNORE_LOGGING = f"add the method to {CONFIG}ignore_logging_functions (before torch 2.11: ignore_logger_methods)"
+_IGNORE_LOGGING_ADVICE = (
+    f"add the method to {CONFIG}ignore_logging_functions (before torch 2.11: ignore_logger_methods)"
+)
 _TORCH_RANDOM = DynamoSetting("use_numpy_random_stream", value=False, is_safe=False)
 _TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops", value=True, since="2.11")
 _TRACE_CLASSES = DynamoSetting("enable_trace_load_build_class", value=True, since="2.13")
@@ -35,74 +37,78 @@ _TRACE_PARAMETERS = DynamoSetting("graph_break_on_nn_param_ctor", value=False)
 _TRACE_UNITTEST = DynamoSetting("enable_trace_unittest", value=True)
 _UNPACK_GENERATORS = DynamoSetting("enable_faithful_generator_behavior", value=False, is_safe=False)
 
-_BRANCH = ManualStep(
+_BRANCH_STEP = ManualStep(
     "Decide whether both sides can always be computed, so that torch.where can choose between "
     "them; whether the condition can be evaluated outside of the compiled function; or, if this branch ends a loop, "
     "whether the loop can always run its maximum number of times.",
     obsolete_if_failed="torch.where",
-    otherwise=(
+    text_after_failure=(
         "Decide whether the condition can be evaluated outside of the compiled function, or, if this branch ends a "
         "loop, whether the loop can always run its maximum number of times: torch.where was tried and did not work."
     ),
 )
-_DISABLED = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
-_PYTHON_NUMBER = ManualStep(
+_DISABLED_STEP = ManualStep("Decide whether this function must stay out of the graph: the code disables it on purpose.")
+_PYTHON_NUMBER_STEP = ManualStep(
     "Decide whether the number is needed at all; whether it is known before the call and can "
     "be passed as an argument; or whether what follows can be computed with the tensor."
 )
-_DATA_DEPENDENT_SHAPE = ManualStep(
+_DATA_DEPENDENT_SHAPE_STEP = ManualStep(
     "Decide whether what follows can work with all elements and a mask, so that shapes do not depend on the data."
 )
-_UNKNOWN_SHAPE = ManualStep(
+_UNKNOWN_SHAPE_STEP = ManualStep(
     "Decide whether this operation may stay eager: no graph knows the shape of its result, "
     "unless a custom operator with a fake kernel wraps it (torch.library.custom_op)."
 )
-_TENSOR_KEY = ManualStep(
+_TENSOR_KEY_STEP = ManualStep(
     "Decide on keys that are constants, such as names: a graph does not know the identity of a tensor."
 )
-_GENERATOR = ManualStep("Decide whether a list can replace the generator, or compile the function that consumes it.")
-_GROUPS = ManualStep(
+_GENERATOR_STEP = ManualStep(
+    "Decide whether a list can replace the generator, or compile the function that consumes it."
+)
+_GROUPS_STEP = ManualStep(
     "Decide whether the groups can be formed before the compiled function: their number depends on the data."
 )
-_BACKWARD = ManualStep(
+_BACKWARD_STEP = ManualStep(
     "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it.",
     is_where_to_end=True,
 )
-_REQUIRES_GRAD = ManualStep(
+_REQUIRES_GRAD_STEP = ManualStep(
     "Decide before the compiled function which tensors need gradients: a graph cannot change that."
 )
-_CONTEXT = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
-_NUMPY = ManualStep(
+_CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
+_NUMPY_STEP = ManualStep(
     "Decide whether torch can draw or compute this. With NumPy's generator it must happen before the call."
 )
-_OBJECT_CREATION = ManualStep(
+_OBJECT_CREATION_STEP = ManualStep(
     "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."
 )
-_OPERATOR_ERROR = ManualStep(
+_OPERATOR_ERROR_STEP = ManualStep(
     "Run the call without compiling, with torch.compiler.set_stance('force_eager'): if it raises the same error, the "
     "arguments do not fit the operator."
 )
-_RNN = ManualStep(
+_RNN_STEP = ManualStep(
     "Decide whether the RNN stays eager: compile what is before and after it, or allow it with allow_rnn.",
     obsolete_if_failed="allow_rnn",
-    otherwise="Decide whether to compile only what is before and after the RNN: allow_rnn was tried and did not work.",
+    text_after_failure=(
+        "Decide whether to compile only what is before and after the RNN: allow_rnn was tried and did not work."
+    ),
 )
-_OUTPUT = ManualStep(
+_OUTPUT_STEP = ManualStep(
     "Decide whether this message is needed on every call. If it is, write it after the call, "
     "from what the function returns.",
     obsolete_if_failed="after the call",
-    otherwise=(
+    text_after_failure=(
         "Decide whether this message is needed on every call: writing it after the call was tried and did not work."
     ),
 )
-_INTERACTION = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
-_TIMING = ManualStep(
+_INTERACTION_STEP = ManualStep("Decide whether this can be removed: a graph cannot wait for a person.")
+_TIMING_STEP = ManualStep(
     "Decide whether the time is needed: only a whole call of a compiled function can be timed, from outside."
 )
-_CLOCK = (
+_CLOCK_ADVICE = (
     "read the clock before and after the call: inside the compiled function, no operation has run yet when it is read"
 )
-_MOVE_OUTSIDE = "move it before or after the compiled function"
+_MOVE_OUTSIDE_ADVICE = "move it before or after the compiled function"
 
 CAUSES = (
     KnownCause(
@@ -155,7 +161,7 @@ CAUSES = (
         ("Attempt to trace generator",),
         title="Generator function",
         advice="compile the function that consumes the generator, not the generator",
-        manual_step=_GENERATOR,
+        manual_step=_GENERATOR_STEP,
         skip=skipped_functions.GENERATOR,
         also_reported_as=("generator",),
     ),
@@ -200,7 +206,7 @@ CAUSES = (
         former_messages=("TorchDynamo purposely graph breaks on RNN, GRU, LSTMs",),
         advice=f"set {_ALLOW_RNN}",
         setting_advice=f"set {_ALLOW_RNN}",
-        manual_step=_RNN,
+        manual_step=_RNN_STEP,
         settings=((_ALLOW_RNN,),),
     ),
     KnownCause(
@@ -239,12 +245,13 @@ CAUSES = (
         title="Number, list or boolean computed from a tensor",
         former_messages=("data dependent operator: aten...",),
         advice=(
-            f"for .tolist() set {_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; else "
+            f"for .tolist() set {_CAPTURE_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; "
+            f"else "
             "compute it outside of the compiled function"
         ),
-        setting_advice=f"set {_SCALARS}",
-        manual_step=_PYTHON_NUMBER,
-        settings=((_SCALARS,), (_SCALARS, _SHAPES)),
+        setting_advice=f"set {_CAPTURE_SCALARS}",
+        manual_step=_PYTHON_NUMBER_STEP,
+        settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("format with str.format", "keep the tensor", "pass sizes as numbers"),
         is_named_by_call=True,
     ),
@@ -259,7 +266,7 @@ CAUSES = (
         "GB0035",
         ("Data-dependent branching with non-constant __bool__",),
         title="Branch on an object with its own `__bool__`",
-        manual_step=_BRANCH,
+        manual_step=_BRANCH_STEP,
     ),
     KnownCause(
         "GB0036",
@@ -267,12 +274,13 @@ CAUSES = (
         title="Result whose size depends on a tensor's values, such as `x[mask]`",
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
-            f"set {_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting can turn "
+            f"set {_CAPTURE_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting "
+            f"can turn "
             "a break into an error"
         ),
-        setting_advice=f"set {_SHAPES}",
-        manual_step=_DATA_DEPENDENT_SHAPE,
-        settings=((_SHAPES,), (_SCALARS, _SHAPES)),
+        setting_advice=f"set {_CAPTURE_SHAPES}",
+        manual_step=_DATA_DEPENDENT_SHAPE_STEP,
+        settings=((_CAPTURE_SHAPES,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("mask instead of selecting", "pass sizes as numbers"),
         is_captured_by_fullgraph=True,
     ),
@@ -281,7 +289,7 @@ CAUSES = (
         ("Dynamic shape operator (no meta kernel)",),
         title="Operator whose result has an unknown size",
         advice="compute it outside of the compiled function: Dynamo cannot follow a shape that depends on the data",
-        manual_step=_UNKNOWN_SHAPE,
+        manual_step=_UNKNOWN_SHAPE_STEP,
         page="escape_hatches.md#custom-operators-one-opaque-operation",
     ),
     KnownCause(
@@ -289,10 +297,12 @@ CAUSES = (
         ("Dynamic slicing with Tensor arguments",),
         title="Slice whose bounds are tensors",
         former_messages=("Dynamic slicing on data-dependent value is not supported",),
-        advice=f"slice with numbers, not with tensors; for a length from a tensor, set {_SCALARS} and use .item()",
-        setting_advice=f"set {_SCALARS}",
-        manual_step=_PYTHON_NUMBER,
-        settings=((_SCALARS,),),
+        advice=(
+            f"slice with numbers, not with tensors; for a length from a tensor, set {_CAPTURE_SCALARS} and use .item()"
+        ),
+        setting_advice=f"set {_CAPTURE_SCALARS}",
+        manual_step=_PYTHON_NUMBER_STEP,
+        settings=((_CAPTURE_SCALARS,),),
     ),
     KnownCause(
         "GB0039",
@@ -343,7 +353,7 @@ CAUSES = (
         ("Failed to convert args/kwargs to proxy",),
         title="Argument that a graph cannot contain, such as a `torch.Generator`",
         advice="call the operation before the compiled function and pass its result as an argument",
-        manual_step=_OBJECT_CREATION,
+        manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
         "GB0056",
@@ -381,7 +391,7 @@ CAUSES = (
         "GB0064",
         ("Fake tensor propagation exception",),
         title="Operator that fails on the shapes it is given",
-        manual_step=_OPERATOR_ERROR,
+        manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause("GB0065", ("Graph break in inlined function",), title="Break in a function that is called"),
@@ -421,7 +431,7 @@ CAUSES = (
         title="Backward hook of a module",
         advice=f"set {_COMPILED_AUTOGRAD}, or remove the module's backward hook",
         setting_advice=f"set {_COMPILED_AUTOGRAD}",
-        manual_step=_BACKWARD,
+        manual_step=_BACKWARD_STEP,
         settings=((_COMPILED_AUTOGRAD,),),
         page="training.md#a-hook-that-never-runs",
     ),
@@ -454,7 +464,7 @@ CAUSES = (
         ("Reconstruction failure",),
         title="Object that cannot outlive a break",
         advice="build it after the compiled function, from the function's result: it cannot be carried across a break",
-        manual_step=_OBJECT_CREATION,
+        manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
         "GB0093",
@@ -473,7 +483,7 @@ CAUSES = (
         title="Function under `torch.compiler.disable`",
         former_messages=("call torch._dynamo.disable() wrapped function",),
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
-        manual_step=_DISABLED,
+        manual_step=_DISABLED_STEP,
         is_deliberate=True,
     ),
     KnownCause(
@@ -481,7 +491,7 @@ CAUSES = (
         ("Skip inlining `torch.compiler.disable()`d function",),
         title="Function under `torch.compiler.disable`",
         advice="the code disables it on purpose: decide whether it must stay out of the graph; if not, remove disable",
-        manual_step=_DISABLED,
+        manual_step=_DISABLED_STEP,
         is_deliberate=True,
     ),
     KnownCause("GB0103", ("Tensor subclass overridden method call",), title="Method that a tensor subclass overrides"),
@@ -519,11 +529,11 @@ CAUSES = (
         former_messages=("Input tensor for tolist must be an integer tensor",),
         advice=(
             "keep the values as a tensor and use operations on tensors; if numbers are needed, take them one by one "
-            f"with .item() and set {_SCALARS}"
+            f"with .item() and set {_CAPTURE_SCALARS}"
         ),
-        setting_advice=f"set {_SCALARS}",
-        manual_step=_PYTHON_NUMBER,
-        settings=((_SCALARS,),),
+        setting_advice=f"set {_CAPTURE_SCALARS}",
+        manual_step=_PYTHON_NUMBER_STEP,
+        settings=((_CAPTURE_SCALARS,),),
         rewrites=("keep the tensor", "take values one by one"),
     ),
     KnownCause(
@@ -542,7 +552,7 @@ CAUSES = (
         "GB0112",
         ("TypeError when making fake tensor call",),
         title="`TypeError` of an operator",
-        manual_step=_OPERATOR_ERROR,
+        manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
     ),
     KnownCause(
@@ -550,7 +560,7 @@ CAUSES = (
         ("Unexpected failure during itertools.groupby() iteration",),
         title="`itertools.groupby`",
         advice="group before the compiled function and pass the groups as arguments",
-        manual_step=_GROUPS,
+        manual_step=_GROUPS_STEP,
     ),
     KnownCause(
         "GB0116",
@@ -563,7 +573,7 @@ CAUSES = (
         ("Unhandled args for method",),
         title="Tensor method that fails while Dynamo traces it",
         advice="call it after the compiled function, on the function's result",
-        manual_step=_OBJECT_CREATION,
+        manual_step=_OBJECT_CREATION_STEP,
     ),
     KnownCause(
         "GB0123",
@@ -575,7 +585,7 @@ CAUSES = (
             f"{_TRACE_AUTOGRAD}"
         ),
         setting_advice=f"set {_TRACE_AUTOGRAD}",
-        manual_step=_BACKWARD,
+        manual_step=_BACKWARD_STEP,
         settings=((_TRACE_AUTOGRAD,),),
     ),
     KnownCause(
@@ -586,10 +596,12 @@ CAUSES = (
         ),
         title="Tensor turned into a Python number, for example by `.item()`",
         former_messages=("Tensor.item", "call_function BuiltinVariable(int) [TensorVariable()]"),
-        advice=f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_SCALARS}",
-        setting_advice=f"set {_SCALARS}",
-        manual_step=_PYTHON_NUMBER,
-        settings=((_SCALARS,), (_SCALARS, _SHAPES)),
+        advice=(
+            f"keep the value as a tensor; .item() needs it on the host. If a number is needed, set {_CAPTURE_SCALARS}"
+        ),
+        setting_advice=f"set {_CAPTURE_SCALARS}",
+        manual_step=_PYTHON_NUMBER_STEP,
+        settings=((_CAPTURE_SCALARS,), (_CAPTURE_SCALARS, _CAPTURE_SHAPES)),
         rewrites=("keep the tensor", "pass sizes as numbers"),
         is_captured_by_fullgraph=True,
     ),
@@ -598,7 +610,7 @@ CAUSES = (
         ("Unsupported Tensor.requires_grad_() call",),
         title="`requires_grad_()` in compiled code",
         advice="call requires_grad_() before the compiled function, or use detach() if only the values are needed",
-        manual_step=_REQUIRES_GRAD,
+        manual_step=_REQUIRES_GRAD_STEP,
         rewrites=("leave requires_grad_() out",),
     ),
     KnownCause(
@@ -618,7 +630,7 @@ CAUSES = (
         ("Unsupported arguments for itertools.groupby",),
         title="`itertools.groupby`",
         advice="group before the compiled function and pass the groups as arguments",
-        manual_step=_GROUPS,
+        manual_step=_GROUPS_STEP,
     ),
     KnownCause(
         "GB0135",
@@ -631,7 +643,7 @@ CAUSES = (
         ("Unsupported context manager",),
         title="`with` on an object that Dynamo does not know",
         advice="enter the context around the call of the compiled function, not in it",
-        manual_step=_CONTEXT,
+        manual_step=_CONTEXT_STEP,
         is_named_by_call=True,
     ),
     KnownCause(
@@ -671,7 +683,7 @@ CAUSES = (
         ("Unsupported key type for itertools.groupby",),
         title="`itertools.groupby` with a tensor as key",
         advice="group before the compiled function, or by keys that are constants",
-        manual_step=_GROUPS,
+        manual_step=_GROUPS_STEP,
     ),
     KnownCause(
         "GB0156",
@@ -695,7 +707,7 @@ CAUSES = (
         "GB0160",
         ("Unsupported next() call",),
         title="`next()` of an object that Dynamo does not know",
-        settings=((_SCALARS,),),
+        settings=((_CAPTURE_SCALARS,),),
     ),
     KnownCause(
         "GB0170",
@@ -725,7 +737,7 @@ CAUSES = (
                 ),
             ),
         ),
-        manual_step=_BRANCH,
+        manual_step=_BRANCH_STEP,
         rewrites=("check in the graph",),
         also_reported_as=("Dynamic control flow is not supported at the moment", "generic_jump"),
         is_safe=False,
@@ -798,21 +810,21 @@ CAUSES = (
         ("non-const keys in dict_keys",),
         title="Dictionary with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
-        manual_step=_TENSOR_KEY,
+        manual_step=_TENSOR_KEY_STEP,
     ),
     KnownCause(
         "GB0204",
         ("non-const keys in mappingproxy",),
         title="Mapping with keys that are not constants",
         advice="use constants as keys: strings or numbers, not tensors",
-        manual_step=_TENSOR_KEY,
+        manual_step=_TENSOR_KEY_STEP,
     ),
     KnownCause(
         "GB0206",
         ("setattr() on Tensor.requires_grad",),
         title="`x.requires_grad = ...`",
         advice="set requires_grad before the compiled function, or use detach() instead of setting it to False",
-        manual_step=_REQUIRES_GRAD,
+        manual_step=_REQUIRES_GRAD_STEP,
         rewrites=("replace the requires_grad assignment",),
     ),
     KnownCause(
@@ -829,7 +841,7 @@ CAUSES = (
         ("torch.* op returned non-Tensor",),
         title="torch function that returns no tensor",
         advice="set or enter it outside of the compiled function: it returns no tensor",
-        manual_step=_CONTEXT,
+        manual_step=_CONTEXT_STEP,
         rewrites=("format with str.format",),
     ),
     KnownCause(
@@ -911,7 +923,7 @@ CAUSES = (
         ("call_method on generator",),
         title="Method of a generator",
         advice="turn the generator into a list",
-        manual_step=_GENERATOR,
+        manual_step=_GENERATOR_STEP,
         settings=((_UNPACK_GENERATORS,),),
     ),
     KnownCause(
@@ -931,7 +943,7 @@ CAUSES = (
         ("unsupported contextlib.* API",),
         title="Context manager of `contextlib`",
         advice="enter it around the call of the compiled function",
-        manual_step=_CONTEXT,
+        manual_step=_CONTEXT_STEP,
     ),
     KnownCause(
         "GB0263",
@@ -948,7 +960,7 @@ CAUSES = (
         advice="construct the parameter before the compiled function, or in the module's __init__; or set "
         f"{_TRACE_PARAMETERS}",
         setting_advice=f"set {_TRACE_PARAMETERS}",
-        manual_step=_OBJECT_CREATION,
+        manual_step=_OBJECT_CREATION_STEP,
         settings=((_TRACE_PARAMETERS,),),
     ),
     KnownCause(
@@ -977,9 +989,12 @@ CAUSES = (
         "GB0291",
         ("logging.Logger method not supported for non-export cases",),
         title="Logging",
-        advice=f"log after the call, from what the function returns; or, if the message may be lost, {_IGNORE_LOGGING}",
-        setting_advice=_IGNORE_LOGGING,
-        manual_step=_OUTPUT,
+        advice=(
+            f"log after the call, from what the function returns; or, if the message may be lost, "
+            f"{_IGNORE_LOGGING_ADVICE}"
+        ),
+        setting_advice=_IGNORE_LOGGING_ADVICE,
+        manual_step=_OUTPUT_STEP,
         former_text="Logger not supported for non-export cases",
         since="2.10",
     ),
@@ -997,7 +1012,7 @@ CAUSES = (
         ("attempted to trace numpy function unsupported by PyTorch",),
         title="NumPy function without a torch equivalent",
         advice="use the torch function for it, or compute it with NumPy outside of the compiled function",
-        manual_step=_NUMPY,
+        manual_step=_NUMPY_STEP,
         former_text="Can't find numpy function",
         since="2.10",
     ),
@@ -1015,7 +1030,7 @@ CAUSES = (
         title="NumPy's random numbers",
         advice=f"set {_TORCH_RANDOM}, or draw with torch",
         setting_advice=f"set {_TORCH_RANDOM}",
-        manual_step=_NUMPY,
+        manual_step=_NUMPY_STEP,
         settings=((_TORCH_RANDOM,),),
         since="2.10",
     ),
@@ -1024,7 +1039,7 @@ CAUSES = (
         ("numpy function that produces a const collection type encountered non-const arguments",),
         title="NumPy function with arguments that are not constants",
         advice="compute it with NumPy outside of the compiled function",
-        manual_step=_NUMPY,
+        manual_step=_NUMPY_STEP,
         since="2.10",
     ),
     KnownCause(
@@ -1051,7 +1066,7 @@ CAUSES = (
         "GB0358",
         ("optimizer: pending mutation on parameter",),
         title="Optimizer step after a changed parameter",
-        manual_step=_BACKWARD,
+        manual_step=_BACKWARD_STEP,
         since="2.10",
     ),
     KnownCause(
@@ -1059,7 +1074,7 @@ CAUSES = (
         ("User-defined object with overridden __hash__",),
         title="Dictionary key with its own `__hash__`",
         advice="use a string or a number as the key, not an object with its own __hash__",
-        manual_step=_TENSOR_KEY,
+        manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
     KnownCause(
@@ -1067,7 +1082,7 @@ CAUSES = (
         ("Dynamo cannot determine whether the underlying object is hashable",),
         title="Dictionary key that Dynamo cannot hash",
         advice="use a key that is a string or a number",
-        manual_step=_TENSOR_KEY,
+        manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
     KnownCause(
@@ -1075,7 +1090,7 @@ CAUSES = (
         ("Dynamo cannot determine the hash of an object",),
         title="Dictionary key that Dynamo cannot hash",
         advice="use a key that is a string or a number",
-        manual_step=_TENSOR_KEY,
+        manual_step=_TENSOR_KEY_STEP,
         since="2.10",
     ),
     KnownCause(
@@ -1106,7 +1121,7 @@ CAUSES = (
         ("repr() on tensor",),
         title="`repr()` of a tensor",
         advice="call repr() after the compiled function: it needs the tensor's values",
-        manual_step=_OUTPUT,
+        manual_step=_OUTPUT_STEP,
         since="2.13",
     ),
     KnownCause(
@@ -1131,7 +1146,7 @@ CAUSES = (
         "GB4197",
         ("Unsupported Tensor.share_memory_() call",),
         title="`Tensor.share_memory_()`",
-        advice=_MOVE_OUTSIDE,
+        advice=_MOVE_OUTSIDE_ADVICE,
         since="2.11",
     ),
     KnownCause(
@@ -1165,7 +1180,7 @@ CAUSES = (
         "GB4315",
         ("RuntimeError when making fake tensor call",),
         title="`RuntimeError` of an operator",
-        manual_step=_OPERATOR_ERROR,
+        manual_step=_OPERATOR_ERROR_STEP,
         since="2.11",
         page="errors.md#your-own-error-met-while-compiling",
     ),
@@ -1203,7 +1218,7 @@ CAUSES = (
         ("autograd.grad consumed returned tensor's grad_fn",),
         title="Result on which `backward()` was called",
         advice="return loss.detach(), or call backward() after the compiled function",
-        manual_step=_BACKWARD,
+        manual_step=_BACKWARD_STEP,
         since="2.11",
     ),
     KnownCause(
@@ -1211,7 +1226,7 @@ CAUSES = (
         ("Tensor device mismatch",),
         title="Tensors on different devices",
         advice="move both to one device; a tensor that is made in the function needs device=x.device",
-        manual_step=_OPERATOR_ERROR,
+        manual_step=_OPERATOR_ERROR_STEP,
         page="errors.md#your-own-error-met-while-compiling",
         since="2.13",
     ),
@@ -1307,7 +1322,7 @@ CAUSES = (
         ("returning intermediate with requires_grad_()",),
         title="Result with `requires_grad_()`",
         advice="call detach() before returning it, or requires_grad_() before the compiled function",
-        manual_step=_REQUIRES_GRAD,
+        manual_step=_REQUIRES_GRAD_STEP,
         since="2.12",
     ),
     KnownCause(
@@ -1325,7 +1340,7 @@ CAUSES = (
             "consume the generator before the break, for example with list(...), or make it change "
             "nothing outside itself"
         ),
-        manual_step=_GENERATOR,
+        manual_step=_GENERATOR_STEP,
         skip=skipped_functions.LIVE_GENERATOR,
         since="2.11",
     ),
@@ -1343,7 +1358,7 @@ CAUSES = (
         ("requires_grad_() intermediate leaked as output",),
         title="Result with `requires_grad_()`",
         advice="call detach() before returning it, or requires_grad_() before the compiled function",
-        manual_step=_REQUIRES_GRAD,
+        manual_step=_REQUIRES_GRAD_STEP,
         rewrites=("leave requires_grad_() out",),
         since="2.12",
     ),
@@ -1367,7 +1382,7 @@ CAUSES = (
         title="`torch.autograd.grad`",
         advice=f"call torch.autograd.grad after the compiled function, or set {_TRACE_AUTOGRAD}",
         setting_advice=f"set {_TRACE_AUTOGRAD}",
-        manual_step=_BACKWARD,
+        manual_step=_BACKWARD_STEP,
         settings=((_TRACE_AUTOGRAD,),),
         since="2.11",
     ),
@@ -1375,8 +1390,8 @@ CAUSES = (
         "GB9193",
         ("Call to a time function",),
         title="Clock read in compiled code",
-        advice=_CLOCK,
-        manual_step=_TIMING,
+        advice=_CLOCK_ADVICE,
+        manual_step=_TIMING_STEP,
         since="2.15",
     ),
     KnownCause(
@@ -1407,7 +1422,7 @@ CALLS = (
         causes=("GB0033", "GB0088", "GB0208"),
         title="Tensor formatted with `%`",
         advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: the text is then made after the graph',
-        manual_step=_OUTPUT,
+        manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
         names=("print",),
@@ -1419,7 +1434,7 @@ CALLS = (
             "is called inside"
         ),
         setting_advice=f"add print to {CONFIG}reorderable_logging_functions",
-        manual_step=_OUTPUT,
+        manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
         names=("warn",),
@@ -1430,9 +1445,9 @@ CALLS = (
             "reorderable_logging_functions: it then comes at the end of the graph"
         ),
         setting_advice=f"add warnings.warn to {CONFIG}reorderable_logging_functions",
-        manual_step=_OUTPUT,
+        manual_step=_OUTPUT_STEP,
     ),
-    KnownCall(pattern=r"\blog(ger|ging)?\.\w+\(", title="Logging", manual_step=_OUTPUT),
+    KnownCall(pattern=r"\blog(ger|ging)?\.\w+\(", title="Logging", manual_step=_OUTPUT_STEP),
     KnownCall(
         names=("tqdm",),
         title="Progress bar",
@@ -1442,14 +1457,14 @@ CALLS = (
         names=("time", "perf_counter"),
         pattern=r"\b(perf_counter|monotonic|process_time|time\.time|time_ns|synchronize|elapsed_time)\b",
         title="Clock read in compiled code",
-        advice=_CLOCK,
-        manual_step=_TIMING,
+        advice=_CLOCK_ADVICE,
+        manual_step=_TIMING_STEP,
     ),
     KnownCall(
         names=("sleep",),
         pattern=r"\bsleep\(",
         title="`sleep`",
-        advice=_MOVE_OUTSIDE,
+        advice=_MOVE_OUTSIDE_ADVICE,
         manual_step=ManualStep("Decide whether to wait before or after the call: a graph cannot wait."),
     ),
     KnownCall(
@@ -1483,8 +1498,8 @@ CALLS = (
     KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
-        advice=_MOVE_OUTSIDE,
-        manual_step=_BACKWARD,
+        advice=_MOVE_OUTSIDE_ADVICE,
+        manual_step=_BACKWARD_STEP,
         page="where_to_compile.md#the-training-step",
     ),
     KnownCall(
@@ -1495,7 +1510,7 @@ CALLS = (
         ),
         page="where_to_compile.md#generate",
     ),
-    KnownCall(pattern=r"\b(np|numpy)\.random\b", title="NumPy's random numbers", manual_step=_NUMPY),
+    KnownCall(pattern=r"\b(np|numpy)\.random\b", title="NumPy's random numbers", manual_step=_NUMPY_STEP),
     KnownCall(
         pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
         title="Random number from Python's `random`",
@@ -1524,14 +1539,14 @@ CALLS = (
         pattern=r"\binput\(",
         title="`input`",
         advice="read the input before the compiled function and pass it as an argument",
-        manual_step=_INTERACTION,
+        manual_step=_INTERACTION_STEP,
     ),
     KnownCall(
         names=("breakpoint",),
         pattern=r"\bbreakpoint\(|set_trace\(",
         title="`breakpoint`",
         advice="debug it eagerly, with torch.compiler.set_stance('force_eager')",
-        manual_step=_INTERACTION,
+        manual_step=_INTERACTION_STEP,
         page="errors.md#step-through-it-with-a-debugger",
     ),
     KnownCall(
@@ -1562,37 +1577,37 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     code : str or None
         The source code of the break.
     """
-    by_id, by_name = _index()
-    known = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
-    called = _called_function(context)
-    names = {called, called.rpartition(".")[2]}
-    calls = (call for call in CALLS if known.is_named_by_call and not names.isdisjoint(call.names))
+    by_id, by_name = _causes_by_id_and_name()
+    cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
+    called_name = _called_function(context)
+    names = {called_name, called_name.rpartition(".")[2]}
+    calls = (call for call in CALLS if cause.is_named_by_call and not names.isdisjoint(call.names))
     by_context = next(calls, None)
     # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
-    is_disabled = known.is_deliberate and known.manual_step is not None
+    is_disabled = cause.is_deliberate and cause.manual_step is not None
     formatting = next(
-        (call for call in CALLS if known.id in call.causes and re.match(call.pattern or "", code or "")), None
+        (call for call in CALLS if cause.id in call.causes and re.match(call.pattern or "", code or "")), None
     )
     if formatting is not None:
         return replace(
-            known, title=formatting.title or known.title, advice=formatting.advice, manual_step=formatting.manual_step
+            cause, title=formatting.title or cause.title, advice=formatting.advice, manual_step=formatting.manual_step
         )
-    by_code = None if is_disabled else _call_in(code or "")
+    by_code = None if is_disabled else _find_known_call(code or "")
     if by_context is not None:
-        known = replace(
-            known,
-            advice=by_context.advice or known.advice,
-            setting_advice=by_context.setting_advice or known.setting_advice,
+        cause = replace(
+            cause,
+            advice=by_context.advice or cause.advice,
+            setting_advice=by_context.setting_advice or cause.setting_advice,
         )
     if by_code is not None and by_code.manual_step is not None:
-        known = replace(known, manual_step=by_code.manual_step)
-    call = (by_context or by_code) if known.is_named_by_call else None
-    if call is not None and known.advice is None:
-        known = replace(known, advice=call.advice)
-    return replace(known, title=call.title, page=call.page or known.page) if call and call.title else known
+        cause = replace(cause, manual_step=by_code.manual_step)
+    call = (by_context or by_code) if cause.is_named_by_call else None
+    if call is not None and cause.advice is None:
+        cause = replace(cause, advice=call.advice)
+    return replace(cause, title=call.title, page=call.page or cause.page) if call and call.title else cause
 
 
-def name_of_former_text(text: str) -> str | None:
+def cause_name_of_former_text(text: str) -> str | None:
     """Return the name of the cause that a message of an older PyTorch describes without naming it."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))
     return next((cause.names[0] for cause in former), None)
@@ -1610,16 +1625,16 @@ def all_advice() -> frozenset[str]:
     entries = (*CAUSES, *CALLS)
     texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
     texts |= {advice for cause in CAUSES for _, advice in cause.advice_by_use}
-    texts |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in named_by_messages()}
+    texts |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in bugs_with_messages()}
     return frozenset(text for text in texts if text is not None) | owner_advice()
 
 
 @functools.cache
-def _index() -> tuple[dict[str, KnownCause], dict[str, KnownCause]]:
+def _causes_by_id_and_name() -> tuple[dict[str, KnownCause], dict[str, KnownCause]]:
     return {cause.id: cause for cause in CAUSES}, {name: cause for cause in CAUSES for name in cause.names}
 
 
-def _call_in(code: str) -> KnownCall | None:
+def _find_known_call(code: str) -> KnownCall | None:
     patterns = (call for call in CALLS if call.pattern is not None and not call.causes)
     return next((call for call in patterns if re.search(call.pattern or "", code)), None)
 
@@ -1630,5 +1645,5 @@ def _called_function(context: str | None) -> str:
     It is "print" for ``builtin print [...]``.
     """
     words = (context or "").replace(",", " ").split()
-    marks = {"builtin", "qualname:"}
-    return next((words[n + 1] for n, word in enumerate(words[:-1]) if word in marks), "")
+    words_before_name = {"builtin", "qualname:"}
+    return next((words[n + 1] for n, word in enumerate(words[:-1]) if word in words_before_name), "")

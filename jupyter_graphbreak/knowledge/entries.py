@@ -73,7 +73,7 @@ class ManualStep:
     text : str
     obsolete_if_failed : str
         A part of the titles of remedies; if one of these remedies failed, ``text`` is obsolete.
-    otherwise : str
+    text_after_failure : str
         The decision that remains in that case.
     is_where_to_end : bool
         Whether the decision is where the compiled part ends, so that the usual answer is to compile only a part.
@@ -81,7 +81,7 @@ class ManualStep:
 
     text: str
     obsolete_if_failed: str = ""
-    otherwise: str = ""
+    text_after_failure: str = ""
     is_where_to_end: bool = False
 
 

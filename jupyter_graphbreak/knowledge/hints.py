@@ -31,7 +31,7 @@ _MANUAL_STEPS = {
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies in Dynamo's ``OutputGraph``.
 _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
 #: The first release of PyTorch in which ``fullgraph=True`` implies these settings.
-_IMPLIED_SINCE = (2, 10)
+_IMPLIED_SINCE_RELEASE = (2, 10)
 
 
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
@@ -43,7 +43,7 @@ def manual_step_of_hints(hints: Iterable[str]) -> str | None:
 def fullgraph_captures_values(torch: str | None) -> bool | None:
     """Return whether ``fullgraph=True`` captures numbers and sizes in a release of PyTorch; ``None`` if unknown."""
     numbers = re.match(r"(\d+)\.(\d+)", torch or "")
-    return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE if numbers is not None else None
+    return tuple(map(int, numbers.groups())) >= _IMPLIED_SINCE_RELEASE if numbers is not None else None
 
 
 def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
@@ -51,6 +51,6 @@ def is_captured_by_fullgraph(hints: Iterable[str]) -> bool:
     return any(f"{setting} = True" in hint for hint in hints for setting in _IMPLIED_BY_FULLGRAPH)
 
 
-def may_follow_from_earlier(hints: Iterable[str]) -> bool:
+def may_follow_from_earlier_break(hints: Iterable[str]) -> bool:
     """Return whether a break may exist only because an earlier one divided the function."""
     return any(hint.startswith(_FOLLOWS_EARLIER) for hint in hints)

@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-_TABLE = Path(__file__).with_name("known_bugs.toml")
+_TABLE_FILE = Path(__file__).with_name("known_bugs.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ class KnownBug:
 
 
 @functools.cache
-def bugs() -> dict[str, tuple[KnownBug, ...]]:
+def bugs_by_subject() -> dict[str, tuple[KnownBug, ...]]:
     """Return the bugs by subject."""
-    subjects = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    subjects = tomllib.loads(_TABLE_FILE.read_text(encoding="utf-8"))
     return {subject: tuple(KnownBug(**entry) for entry in entries) for subject, entries in subjects.items()}
 
 
 @functools.cache
-def named_by_messages() -> tuple[KnownBug, ...]:
+def bugs_with_messages() -> tuple[KnownBug, ...]:
     """Return the bugs that can be recognized by an error message."""
-    return tuple(bug for subject in bugs().values() for bug in subject if bug.message)
+    return tuple(bug for subject in bugs_by_subject().values() for bug in subject if bug.message)
 
 
-def bug_named_by(message: str) -> KnownBug | None:
+def bug_with_message(message: str) -> KnownBug | None:
     """Return the bug that an error message reveals; None if it reveals no known bug."""
-    return next((bug for bug in named_by_messages() if re.search(bug.message, message)), None)
+    return next((bug for bug in bugs_with_messages() if re.search(bug.message, message)), None)

@@ -17,22 +17,22 @@ class KnownOwner:
 
     Parameters
     ----------
-    on_purpose : str
+    advice_if_deliberate : str
         The advice if the owner breaks the graph on purpose.
-    otherwise : str
+    advice_if_unintended : str
         The advice for any other break.
     manual_step : str
         The decision for a person if no remedy works.
-    about_call, about_error : str
+    step_for_call, step_for_error : str
         The same if ``{call}``, a call in the reader's own code, leads to the break; and if the break also ended the
         run.
     """
 
-    on_purpose: str
-    otherwise: str
+    advice_if_deliberate: str
+    advice_if_unintended: str
     manual_step: str
-    about_call: str
-    about_error: str
+    step_for_call: str
+    step_for_error: str
 
 
 OPTIMIZER = (
@@ -47,34 +47,43 @@ OPTIMIZER_STEP = (
 #: The advice by the owner of a line. The reader's own lines are missing: their advice depends on the cause.
 OWNERS: Mapping[Owner, KnownOwner] = {
     "library": KnownOwner(
-        on_purpose="the library breaks here on purpose: leave it, or compile a part of the model that does not call it",
-        otherwise="compile a part of the model that does not make this call, and report the break to the library",
+        advice_if_deliberate=(
+            "the library breaks here on purpose: leave it, or compile a part of the model that does not call it"
+        ),
+        advice_if_unintended=(
+            "compile a part of the model that does not make this call, and report the break to the library"
+        ),
         manual_step=(
             "Decide whether to compile a part of the model that does not make this call or to accept the break. "
             "Report it to the library."
         ),
-        about_call=(
+        step_for_call=(
             "Decide whether to move {call} out of the compiled function or to accept the break. Report it to the "
             "library."
         ),
-        about_error="Move {call} out of the compiled function, and report the error to the library.",
+        step_for_error="Move {call} out of the compiled function, and report the error to the library.",
     ),
     "torch": KnownOwner(
-        on_purpose="PyTorch breaks here on purpose: make the call that leads here outside of the compiled function",
-        otherwise=(
+        advice_if_deliberate=(
+            "PyTorch breaks here on purpose: make the call that leads here outside of the compiled function"
+        ),
+        advice_if_unintended=(
             "make the call that leads to this line of PyTorch outside of the compiled function, or report it to PyTorch"
         ),
         manual_step=(
             "Decide whether to make the call that leads here outside of the compiled function: the line is PyTorch's."
         ),
-        about_call=(
+        step_for_call=(
             "Decide whether {call} can go before or after the compiled function: the line that breaks is PyTorch's."
         ),
-        about_error="Move {call} out of the compiled function: the line that fails is PyTorch's.",
+        step_for_error="Move {call} out of the compiled function: the line that fails is PyTorch's.",
     ),
 }
 
 
 def owner_advice() -> set[str]:
     """Return all advice in ``OWNERS``."""
-    return {OPTIMIZER, *(text for owner in OWNERS.values() for text in (owner.on_purpose, owner.otherwise))}
+    return {
+        OPTIMIZER,
+        *(text for owner in OWNERS.values() for text in (owner.advice_if_deliberate, owner.advice_if_unintended)),
+    }

@@ -26,8 +26,8 @@ class SwitchMeasurement(NamedTuple):
 
     program: str
     release: str
-    before: int
-    after: int
+    breaks_before: int
+    breaks_after: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,16 +45,16 @@ class KnownSwitch:
         suffice.
     title : str
         The step for the reader.
-    how : str
+    instruction : str
         The step as code or in words, for the end of a piece of advice.
     code : str or None
         The code that sets the switch before compiling; ``model`` is the outermost module of the program. ``None`` if
         only the reader can set it.
     undo : str
         How to undo the code: code, or the end of a sentence.
-    state : tuple of str
+    state_expressions : tuple of str
         Expressions for the objects of the process whose attributes the code changes; a trial restores them.
-    differs : str or None
+    result_difference : str or None
         The differences that the switch makes; ``None`` if the results stay the same.
     is_second_choice : bool
         Whether one of PyTorch's settings fixes the same break better, because the program's data can stay the same.
@@ -62,28 +62,28 @@ class KnownSwitch:
         The first release of the library that has the switch; ``None`` if all recent releases have it.
     source : str
         The page or file that documents the switch.
-    measured : tuple of SwitchMeasurement
+    measurements : tuple of SwitchMeasurement
     """
 
     library: str
     files: tuple[str, ...]
     marks: tuple[str, ...] = ()
     title: str
-    how: str
+    instruction: str
     code: str | None = None
     undo: str = ""
-    state: tuple[str, ...] = ()
-    differs: str | None = None
+    state_expressions: tuple[str, ...] = ()
+    result_difference: str | None = None
     is_second_choice: bool = False
     since: str | None = None
     source: str
-    measured: tuple[SwitchMeasurement, ...]
+    measurements: tuple[SwitchMeasurement, ...]
 
     @property
     def advice(self) -> str:
         """The switch as advice: "turn off the value checks of transformers: set ... before compiling"."""
-        differs = f" ({self.differs})" if self.differs is not None else ""
-        return f"{self.step}: {self.how}{differs}"
+        result_difference = f" ({self.result_difference})" if self.result_difference is not None else ""
+        return f"{self.step}: {self.instruction}{result_difference}"
 
     @property
     def step(self) -> str:
@@ -95,13 +95,17 @@ _TENSORLY = KnownSwitch(
     library="tensorly",
     files=("opt_einsum/", "tensorly/"),
     title="Let tensorly call torch.einsum instead of opt_einsum",
-    how="tensorly.plugins.use_default_einsum()",
+    instruction="tensorly.plugins.use_default_einsum()",
     code="import tensorly.plugins\ntensorly.plugins.use_default_einsum()",
     undo="tensorly.plugins.use_opt_einsum()",
-    state=("tensorly.plugins", "tensorly.backend.current_backend()", "type(tensorly.backend.current_backend())"),
+    state_expressions=(
+        "tensorly.plugins",
+        "tensorly.backend.current_backend()",
+        "type(tensorly.backend.current_backend())",
+    ),
     since="0.8",
     source="https://tensorly.org/stable/modules/generated/tensorly.plugins.use_opt_einsum.html",
-    measured=(
+    measurements=(
         SwitchMeasurement("neuraloperator's FNO", "0.10.0", 1, 0),
         SwitchMeasurement("neuraloperator's FNO, factorization='tucker'", "0.10.0", 3, 0),
     ),
@@ -111,56 +115,56 @@ _GP_CHECKS = KnownSwitch(
     files=("gpytorch/models/exact_gp.py",),
     marks=("torch.equal(train_input",),
     title="Turn off gpytorch's checks of inputs",
-    how="gpytorch.settings.debug(False).__enter__()",
+    instruction="gpytorch.settings.debug(False).__enter__()",
     code="import gpytorch\ngpytorch.settings.debug(False).__enter__()",
     undo="gpytorch.settings.debug(True).__enter__()",
-    state=("gpytorch.settings.debug",),
-    differs="wrong training inputs are no longer noticed",
+    state_expressions=("gpytorch.settings.debug",),
+    result_difference="wrong training inputs are no longer noticed",
     source="https://docs.gpytorch.ai/en/stable/settings.html#gpytorch.settings.debug",
-    measured=(SwitchMeasurement("the marginal log likelihood of an ExactGP", "1.15.2", 7, 5),),
+    measurements=(SwitchMeasurement("the marginal log likelihood of an ExactGP", "1.15.2", 7, 5),),
 )
 _GP_KERNELS = KnownSwitch(
     library="gpytorch",
     files=("gpytorch/utils/memoize.py", "gpytorch/lazy/", "linear_operator/operators/_linear_operator.py"),
     title="Compute kernels at once instead of lazily",
-    how="gpytorch.settings.lazily_evaluate_kernels(False).__enter__()",
+    instruction="gpytorch.settings.lazily_evaluate_kernels(False).__enter__()",
     code="import gpytorch\ngpytorch.settings.lazily_evaluate_kernels(False).__enter__()",
     undo="gpytorch.settings.lazily_evaluate_kernels(True).__enter__()",
-    state=("gpytorch.settings.lazily_evaluate_kernels",),
+    state_expressions=("gpytorch.settings.lazily_evaluate_kernels",),
     source="https://docs.gpytorch.ai/en/stable/settings.html#gpytorch.settings.lazily_evaluate_kernels",
-    measured=(SwitchMeasurement("a ScaleKernel of an RBFKernel, to_dense()", "1.15.2", 3, 1),),
+    measurements=(SwitchMeasurement("a ScaleKernel of an RBFKernel, to_dense()", "1.15.2", 3, 1),),
 )
 _METRIC_CHECKS = KnownSwitch(
     library="torchmetrics",
     files=("torchmetrics/functional/",),
     marks=("validation",),
     title="Turn off the metric's checks of its inputs",
-    how="pass validate_args=False to the metric",
+    instruction="pass validate_args=False to the metric",
     code=(
         "for module in model.modules():\n"
         '    if getattr(module, "validate_args", False):\n'
         "        module.validate_args = False"
     ),
     undo="set validate_args = True on the metrics",
-    differs="invalid targets are no longer noticed",
+    result_difference="invalid targets are no longer noticed",
     source="https://lightning.ai/docs/torchmetrics/stable/classification/accuracy.html",
-    measured=(SwitchMeasurement("BinaryAccuracy", "1.9.0", 3, 1),),
+    measurements=(SwitchMeasurement("BinaryAccuracy", "1.9.0", 3, 1),),
 )
 _SELF_LOOPS = KnownSwitch(
     library="torch_geometric",
     files=("torch_geometric/utils/loop.py",),
     title="Let the layers add no self-loops",
-    how="add them to the graph beforehand, and pass add_self_loops=False to the layers",
+    instruction="add them to the graph beforehand, and pass add_self_loops=False to the layers",
     code=(
         "for module in model.modules():\n"
         '    if getattr(module, "add_self_loops", False):\n'
         "        module.add_self_loops = False"
     ),
     undo="set add_self_loops = True on the layers",
-    differs="the graph must already contain the self-loops",
+    result_difference="the graph must already contain the self-loops",
     is_second_choice=True,
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.conv.GCNConv.html",
-    measured=(
+    measurements=(
         SwitchMeasurement("GCNConv", "2.8.1", 1, 0),
         SwitchMeasurement("GATConv", "2.8.1", 1, 0),
         SwitchMeasurement("APPNP", "2.8.1", 1, 0),
@@ -171,79 +175,81 @@ _POOL_SIZE = KnownSwitch(
     files=("torch_geometric/utils/_scatter.py", "torch_geometric/nn/pool/"),
     marks=("index.max()", "batch.max()"),
     title="Pass the number of graphs",
-    how="pass size=... to the pooling function, which otherwise reads it from the batch",
+    instruction="pass size=... to the pooling function, which otherwise reads it from the batch",
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.pool.global_mean_pool.html",
-    measured=(SwitchMeasurement("global_mean_pool", "2.8.1", 1, 0),),
+    measurements=(SwitchMeasurement("global_mean_pool", "2.8.1", 1, 0),),
 )
 _BEGIN_INDEX = KnownSwitch(
     library="diffusers",
     files=("diffusers/schedulers/",),
     marks=("index_for_timestep", "init_step_index"),
     title="Tell the scheduler where it begins",
-    how="call scheduler.set_begin_index(0) after set_timesteps",
+    instruction="call scheduler.set_begin_index(0) after set_timesteps",
     since="0.27",
     source="https://huggingface.co/docs/diffusers/api/schedulers/dpm_discrete_ancestral",
-    measured=(
+    measurements=(
         SwitchMeasurement("DPMSolverMultistepScheduler.step", "0.42.1", 2, 0),
         SwitchMeasurement("EulerDiscreteScheduler.step", "0.42.1", 4, 2),
     ),
 )
-_NO_CHECKS = KnownSwitch(
+_TRANSFORMERS_CHECKS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
     marks=("torch_compilable_check", "_check_tensor_all"),
     title="Turn off the value checks of transformers",
-    how='os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
+    instruction='os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
     code='import os\nos.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
     undo='os.environ.pop("TRANSFORMERS_DISABLE_TORCH_CHECK")',
-    differs="wrong inputs are no longer noticed",
+    result_difference="wrong inputs are no longer noticed",
     since="5.0",
     source="transformers/utils/import_utils.py",
-    measured=(SwitchMeasurement("31 architectures that break, with the settings before it: places", "5.23.0", 36, 27),),
+    measurements=(
+        SwitchMeasurement("31 architectures that break, with the settings before it: places", "5.23.0", 36, 27),
+    ),
 )
 _EXPERTS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
     marks=("expert", "moe"),
     title="Compute the experts in one batch",
-    how='model.set_experts_implementation("batched_mm")',
+    instruction='model.set_experts_implementation("batched_mm")',
     code='model.set_experts_implementation("batched_mm")',
     undo='call the model\'s set_experts_implementation("eager")',
     since="5.0",
     source="https://huggingface.co/docs/transformers/experts_interface",
-    measured=(SwitchMeasurement("MixtralForCausalLM: places", "5.23.0", 4, 0),),
+    measurements=(SwitchMeasurement("MixtralForCausalLM: places", "5.23.0", 4, 0),),
 )
 _LAYERDROP = KnownSwitch(
     library="transformers",
     files=("transformers/",),
     marks=("layerdrop", "to_drop", "skip_the_layer", "dropout_probability"),
     title="Turn off the random dropping of layers",
-    how="set layerdrop = 0.0 in the model's configuration",
+    instruction="set layerdrop = 0.0 in the model's configuration",
     code="""for module in model.modules():
     for holder in (module, getattr(module, "config", None)):
         for name in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
             if isinstance(getattr(holder, name, None), float):
                 setattr(holder, name, 0.0)""",
     undo="set the probability again, or create the model again",
-    differs="layers are no longer dropped in training",
+    result_difference="layers are no longer dropped in training",
     source="https://huggingface.co/docs/transformers/model_doc/bart",
-    measured=(SwitchMeasurement("BartForCausalLM in training", "5.23.0", 2, 0),),
+    measurements=(SwitchMeasurement("BartForCausalLM in training", "5.23.0", 2, 0),),
 )
 _SPECAUGMENT = KnownSwitch(
     library="transformers",
     files=("transformers/models/",),
     marks=("_compute_mask_indices", "_mask_hidden_states"),
     title="Turn off SpecAugment",
-    how="model.config.apply_spec_augment = False",
+    instruction="model.config.apply_spec_augment = False",
     code="model.config.apply_spec_augment = False",
     undo="set apply_spec_augment = True in the model's configuration",
-    differs="features are no longer masked in training",
+    result_difference="features are no longer masked in training",
     source="https://huggingface.co/docs/transformers/model_doc/wav2vec2",
-    measured=(SwitchMeasurement("Wav2Vec2Model in training, with layerdrop = 0 as well", "5.23.0", 5, 2),),
+    measurements=(SwitchMeasurement("Wav2Vec2Model in training, with layerdrop = 0 as well", "5.23.0", 5, 2),),
 )
 SWITCHES = (
-    _TENSORLY, _GP_CHECKS, _GP_KERNELS, _METRIC_CHECKS, _SELF_LOOPS, _POOL_SIZE, _BEGIN_INDEX, _NO_CHECKS, _EXPERTS,
-    _LAYERDROP, _SPECAUGMENT,
+    _TENSORLY, _GP_CHECKS, _GP_KERNELS, _METRIC_CHECKS, _SELF_LOOPS, _POOL_SIZE, _BEGIN_INDEX, _TRANSFORMERS_CHECKS,
+    _EXPERTS, _LAYERDROP, _SPECAUGMENT,
 )  # fmt: skip
 
 
@@ -262,9 +268,12 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
         The calls that led to it, the outermost first.
     """
     texts = [
-        text.lower() for at in (place, *stack[-_MAX_CALLERS:]) for text in (at.code, at.function) if text is not None
+        text.lower()
+        for call in (place, *stack[-_MAX_CALLERS:])
+        for text in (call.code, call.function)
+        if text is not None
     ]
-    libraries = {(at.path or "").partition("/")[0] for at in (place, *stack)}
+    libraries = {(call.path or "").partition("/")[0] for call in (place, *stack)}
     for switch in SWITCHES:
         is_in_files = place.path is not None and place.path.startswith(switch.files)
         is_marked = not switch.marks or any(mark in text for mark in switch.marks for text in texts)
@@ -272,7 +281,7 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
             yield switch
 
 
-def switch_with(code: str) -> KnownSwitch | None:
+def switch_with_code(code: str) -> KnownSwitch | None:
     """Return the switch that is set by this code; ``None`` if the table has none."""
     return next((switch for switch in SWITCHES if switch.code == code), None)
 

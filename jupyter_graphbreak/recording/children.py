@@ -24,21 +24,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak._torch_compat.structured_trace import trace_logger, trace_writer
-from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claimed, claims_here
+from jupyter_graphbreak._torch_compat.threads import as_stdlib_function, break_at_call, claimed, current_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jupyter_graphbreak._torch_compat.threads import Claim
 
-_VARIABLE = "TORCH_TRACE"
+_TRACE_VARIABLE = "TORCH_TRACE"
 #: Commands that may run Python; all others compile nothing.
-_PYTHON = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
+_PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
 _MIN_WORK_S = 0.2
 #: The audit events of starting a process that inherits the environment.
-_STARTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
+_START_EVENTS = frozenset({"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"})
 # Folders to remove again later: a process that outlives the watched code recreates its folder when it compiles.
 _folders_to_remove: set[str] = set()
 #: The blocks that are watched now, in the order in which they began.
@@ -78,29 +78,31 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
         Receives a sentence about traces that are elsewhere, and about each process that cannot be watched, if this
         process starts it directly.
     """
-    if _is_set_by_user(os.environ.get(_VARIABLE)):
-        user_folder = os.environ[_VARIABLE]
-        on_note(f"{_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there.")
-        with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty:
-            yield Path(empty)
+    if _is_set_by_user(os.environ.get(_TRACE_VARIABLE)):
+        user_folder = os.environ[_TRACE_VARIABLE]
+        on_note(
+            f"{_TRACE_VARIABLE} was already set, so processes wrote their logs to {user_folder}; read them from there."
+        )
+        with tempfile.TemporaryDirectory(prefix="graphbreak-") as empty_folder:
+            yield Path(empty_folder)
         return
     _remove_folders()
     folder = tempfile.mkdtemp(prefix="graphbreak-")
     _folders_to_remove.add(folder)
-    before = list(trace_logger().handlers)
+    earlier_handlers = list(trace_logger().handlers)
     _install_hooks()
     outer = _current_block()
     with claimed() as claim, _patched_starts():
         block = _WatchedBlock(folder, claim, on_note)
         _blocks.append(block)
         try:
-            os.environ[_VARIABLE] = folder
+            os.environ[_TRACE_VARIABLE] = folder
             yield Path(folder)
         finally:
             _blocks.remove(block)
             _restore_environment(folder)
             for handler in list(trace_logger().handlers):  # torch has created it if the block reset its logs
-                if handler not in before and getattr(handler, "root_dir", None) == folder:
+                if handler not in earlier_handlers and getattr(handler, "root_dir", None) == folder:
                     trace_logger().removeHandler(handler)
                     handler.close()
             if outer is not None and outer in _blocks:  # the block's processes also belong to the outer block
@@ -111,7 +113,7 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def earlier_processes_noted(on_note: Callable[[str], None]) -> Iterator[None]:
+def note_earlier_processes(on_note: Callable[[str], None]) -> Iterator[None]:
     """Note the processes that started before the ``with`` block and work while it runs, such as those of Ray.
 
     Parameters
@@ -119,21 +121,24 @@ def earlier_processes_noted(on_note: Callable[[str], None]) -> Iterator[None]:
     on_note : callable
         Receives a sentence with their number.
     """
-    earlier = _work_of_children()
+    earlier_seconds = _child_processor_seconds()
     try:
         yield
     finally:
-        now = _work_of_children() if earlier else {}
-        count = sum(now.get(process, before) - before >= _MIN_WORK_S for process, before in earlier.items())
+        current_seconds = _child_processor_seconds() if earlier_seconds else {}
+        count = sum(
+            current_seconds.get(process, seconds) - seconds >= _MIN_WORK_S
+            for process, seconds in earlier_seconds.items()
+        )
         if count:
-            who, they = ("1 process", "it") if count == 1 else (f"{count} processes", "they")
+            processes, pronoun = ("1 process", "it") if count == 1 else (f"{count} processes", "they")
             on_note(
-                f"{who} worked in this run but had started before it, and what {they} compiled is missing: start such "
-                "processes in the cell or block itself (`ray.init()`, a pool, a `LocalCluster`)."
+                f"{processes} worked in this run but had started before it, and what {pronoun} compiled is missing: "
+                "start such processes in the cell or block itself (`ray.init()`, a pool, a `LocalCluster`)."
             )
 
 
-def _work_of_children() -> dict[tuple[int, float], float]:
+def _child_processor_seconds() -> dict[tuple[int, float], float]:
     """Return the processor seconds of each process below this one that runs Python, by its id and start time.
 
     The command line is ignored, because Ray's workers replace it with a title.
@@ -144,7 +149,7 @@ def _work_of_children() -> dict[tuple[int, float], float]:
 
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error, OSError):
-                if _PYTHON.search(child.exe()):
+                if _PYTHON_COMMAND.search(child.exe()):
                     times = child.cpu_times()
                     work[child.pid, child.create_time()] = times.user + times.system
     return work
@@ -156,13 +161,13 @@ def _is_set_by_user(value: str | None) -> bool:
 
 def _current_block() -> _WatchedBlock | None:
     """Return the innermost block that this thread runs."""
-    claims = claims_here()
+    claims = current_claims()
     return next((block for block in reversed(_blocks) if block.claim in claims), None)
 
 
 def _restore_environment(folder: str) -> None:
     """After a folder's block has ended, let the environment name the folder of a block that is still watched."""
-    if os.environ.get(_VARIABLE) == folder:
+    if os.environ.get(_TRACE_VARIABLE) == folder:
         _set_variable(_blocks[-1].folder if _blocks else None)
     if not _blocks:
         _is_removed[0] = False
@@ -170,20 +175,20 @@ def _restore_environment(folder: str) -> None:
 
 def _set_variable(folder: str | None) -> None:
     if folder is None:
-        os.environ.pop(_VARIABLE, None)
+        os.environ.pop(_TRACE_VARIABLE, None)
     else:
-        os.environ[_VARIABLE] = folder
+        os.environ[_TRACE_VARIABLE] = folder
 
 
-def _is_choosing() -> bool:
+def _controls_variable() -> bool:
     """Return whether we set the variable; the user's program may set or remove it."""
-    now = os.environ.get(_VARIABLE)
+    now = os.environ.get(_TRACE_VARIABLE)
     return bool(_blocks) and not _is_set_by_user(now) and (now is not None or _is_removed[0])
 
 
 def _choose_folder() -> None:
     """Set the variable, which a new process inherits, to the folder of this thread's block."""
-    if not _is_choosing():
+    if not _controls_variable():
         return
     block = _current_block()
     _is_removed[0] = block is None
@@ -212,15 +217,15 @@ def _patched_starts() -> Iterator[None]:
         for owner, name in ((subprocess.Popen, "__init__"), (util, "spawnv_passfds")):
             original = getattr(owner, name, None)
             if original is not None:  # not on every system
-                stack.enter_context(patched(owner, name, _choosing_folder(original)))
+                stack.enter_context(patched(owner, name, _with_chosen_folder(original)))
         if os.name == "posix":
-            system = _setting_folder(os.system)
+            system = _with_variable_in_shell(os.system)
             stack.enter_context(break_at_call(system))
             stack.enter_context(patched(os, "system", system))
         yield
 
 
-def _choosing_folder(original: Callable[..., Any]) -> Callable[..., Any]:
+def _with_chosen_folder(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def start(*args: Any, **kwargs: Any) -> Any:
         with _start_lock:
@@ -231,29 +236,29 @@ def _choosing_folder(original: Callable[..., Any]) -> Callable[..., Any]:
     return start
 
 
-def _setting_folder(original: Callable[[Any], int]) -> Any:
+def _with_variable_in_shell(original: Callable[[Any], int]) -> Any:
     """Return an ``os.system`` whose shell sets the variable: other threads must not wait for its command."""
 
     @functools.wraps(original)
     def system(command: str | bytes | os.PathLike[str]) -> int:
         with contextlib.suppress(Exception):  # the user's program must not notice us
-            if _is_choosing():
+            if _controls_variable():
                 block = _current_block()
-                command = _setting(None if block is None else block.folder) + os.fsdecode(command)
+                command = _variable_command(None if block is None else block.folder) + os.fsdecode(command)
         return original(command)
 
     return as_stdlib_function(system, os.popen)
 
 
-def _setting(folder: str | None) -> str:
+def _variable_command(folder: str | None) -> str:
     """Return the beginning of a shell's command that sets the variable; it adds no line to the command."""
-    return f"unset {_VARIABLE}; " if folder is None else f"export {_VARIABLE}={shlex.quote(folder)}; "
+    return f"unset {_TRACE_VARIABLE}; " if folder is None else f"export {_TRACE_VARIABLE}={shlex.quote(folder)}; "
 
 
-def without_setting(command: str) -> str:
+def original_command(command: str) -> str:
     """Return a shell's command as the user's program passed it to ``os.system``."""
     for folder in (None, *(block.folder for block in _blocks)):
-        command = command.removeprefix(_setting(folder))
+        command = command.removeprefix(_variable_command(folder))
     return command
 
 
@@ -275,7 +280,7 @@ def _write_after_fork() -> None:
 
 def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
     """Choose the folder for a process that is about to start; note if its own environment prevents that."""
-    if not _blocks or event not in _STARTS:
+    if not _blocks or event not in _START_EVENTS:
         return
     with contextlib.suppress(Exception):  # the user's program must not notice us
         with _start_lock:
@@ -288,12 +293,13 @@ def _before_start(event: str, arguments: tuple[Any, ...]) -> None:
 def _report_unwatched(block: _WatchedBlock, command: Any, environment: Any) -> None:
     if not isinstance(environment, dict):  # the new process inherits the environment of this process
         return
-    given = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
+    variables = {os.fsdecode(name): os.fsdecode(value) for name, value in environment.items()}
     words = [command] if isinstance(command, str | bytes) else command
     text = shlex.join(os.fsdecode(word) for word in words)
-    if given.get(_VARIABLE) != block.folder and _PYTHON.search(text):
-        shown = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
-        what = "a different" if _VARIABLE in given else "no"
+    if variables.get(_TRACE_VARIABLE) != block.folder and _PYTHON_COMMAND.search(text):
+        shortened = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
+        difference = "a different" if _TRACE_VARIABLE in variables else "no"
         block.on_note(
-            f"A process is missing because it was started with {what} {_VARIABLE} in its environment: {shown}"
+            f"A process is missing because it was started with {difference} {_TRACE_VARIABLE} in its environment: "
+            f"{shortened}"
         )

@@ -29,7 +29,13 @@ from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import is_library, library_roots, package_folders
-from jupyter_graphbreak.records.records import KEPT, Record, StackEntry, encodable, without_spare_data
+from jupyter_graphbreak.records.records import (
+    NEEDED_ENTRIES,
+    Record,
+    StackEntry,
+    with_encodable_text,
+    without_spare_data,
+)
 from jupyter_graphbreak.records.source_texts import recorded_sources
 
 if TYPE_CHECKING:
@@ -84,7 +90,7 @@ class Recording:
 
     def append(self, record: Record) -> None:
         """Append a record; characters that cannot be encoded are escaped."""
-        record = encodable(record)
+        record = with_encodable_text(record)
         with self._lock:
             self.records.append(record)
         if self._on_record is not None:
@@ -106,9 +112,9 @@ class Recording:
             self._lost.add(message)
             self.note("error", message)
 
-    def note_fault(self, what: str, fault: Exception) -> None:
+    def note_fault(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
-        sentence = faults.internal_error(what, fault)
+        sentence = faults.internal_error(activity, fault)
         if sentence not in self._lost:
             self._lost.add(sentence)
             self.note("error", sentence)
@@ -146,14 +152,14 @@ class Recording:
         """Append an addition that belongs to no compilation."""
         self.append(_record_of(addition))
 
-    def so_far(self) -> list[Record]:
+    def records_so_far(self) -> list[Record]:
         """Return the records so far, complete with the sources that they mention and a summary."""
         with self._lock:
             records = list(self.records)
-        return [*records, *self._closing(records, None, None)]
+        return [*records, *self._closing_records(records, None, None)]
 
-    def _finish(self, begun: int | None, earlier_codes: list[ref[CodeType]] | None) -> None:
-        for record in self._closing(self.records, begun, earlier_codes):
+    def _finish(self, compilation_count: int | None, earlier_codes: list[ref[CodeType]] | None) -> None:
+        for record in self._closing_records(self.records, compilation_count, earlier_codes):
             self.append(record)
         for failed in additions.additions_of(self.records, additions.WatchFailed):
             faults.collect_fault(failed.sentence)
@@ -161,8 +167,8 @@ class Recording:
             if note.level == "error":
                 faults.collect_fault(note.message)
 
-    def _closing(
-        self, records: list[Record], begun: int | None, earlier_codes: list[ref[CodeType]] | None
+    def _closing_records(
+        self, records: list[Record], compilation_count: int | None, earlier_codes: list[ref[CodeType]] | None
     ) -> list[Record]:
         """Return the sources that records mention and a summary of the run."""
         start = time.perf_counter()
@@ -178,7 +184,7 @@ class Recording:
             capture_s=self.capture_s + time.perf_counter() - start,
             watched=True,
             compiled_calls=self._compiled_calls,
-            begun=begun,
+            begun=compilation_count,
             held=self._read_earlier_codes(earlier_codes),
         )
         return [_record_of(addition) for addition in (*sources, summary)]
@@ -190,21 +196,21 @@ class Recording:
 
     def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
-        begun: dict[tuple[str, str, int], set[int | None]] = {}
+        started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for started in additions.additions_of(self.records, additions.FrameStarted):
-            begun.setdefault(started.place, set()).add(started.id)
+            started_ids.setdefault(started.place, set()).add(started.id)
         for reference in earlier_codes:
             code = reference()
             if code is None or not is_known_code(code):
                 continue
-            known = identity(code)
-            now = begun.get((code.co_name, code.co_filename, code.co_firstlineno))
-            if now is not None and known["id"] not in now:
+            code_identity = identity(code)
+            ids = started_ids.get((code.co_name, code.co_filename, code.co_firstlineno))
+            if ids is not None and code_identity["id"] not in ids:
                 continue
             cell = self._find_cell(code.co_filename)
             if cell is not None:
-                known["firstlineno"] += cell.line_offset
-            yield additions.HeldCode(**known, cell=cell.name if cell is not None else None)
+                code_identity["firstlineno"] += cell.line_offset
+            yield additions.HeldCode(**code_identity, cell=cell.name if cell is not None else None)
 
     def _note_why_compile_is_disabled(self) -> None:
         try:
@@ -248,14 +254,14 @@ def record(
     require_torch()
     recording = Recording(find_cell, on_record, running)
     earlier_codes: list[ref[CodeType]] | None = None
-    begun: Callable[[], int | None] = _unknown
+    count_compilations: Callable[[], int | None] = _unknown_count
     try:
         with (
             claimed(recording.note_fault) as claim,
             _earlier_codes(recording.note_fault) as earlier_codes,
-            counted_compilations(claim) as begun,
+            counted_compilations(claim) as count_compilations,
             _attached(handler := _TraceHandler(recording, claim)),
-            narrowed_trace(handler, KEPT, recording.note_lost, claim),
+            narrowed_trace(handler, NEEDED_ENTRIES, recording.note_lost, claim),
             watch(recording.add, recording.add_time_spent, claim) as missing,
         ):
             for sentence in missing:
@@ -266,10 +272,10 @@ def record(
         recording.fail(error)
         raise
     finally:
-        recording._finish(begun(), earlier_codes)  # noqa: SLF001 - same module
+        recording._finish(count_compilations(), earlier_codes)  # noqa: SLF001 - same module
 
 
-def _unknown() -> int | None:
+def _unknown_count() -> int | None:
     return None
 
 
@@ -281,7 +287,7 @@ def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | N
         unknown_torch = contextlib.suppress(AttributeError)
         with (
             unknown_torch,
-            faults.suppress_faults("listing known code", on_fault, passing=(AttributeError,)),
+            faults.suppress_faults("listing known code", on_fault, reraised=(AttributeError,)),
         ):
             earlier_codes = stack.enter_context(known_codes())
         yield earlier_codes
@@ -305,14 +311,14 @@ class _TraceHandler(logging.Handler):
         super().__init__(logging.DEBUG)
         self._recording = recording
         self._claim = claim
-        self._named: set[int] = set()
+        self._named_files: set[int] = set()
 
     def emit(self, entry: logging.LogRecord) -> None:
         start = time.perf_counter()
         try:
             envelope = getattr(entry, "metadata", None)
-            if isinstance(envelope, dict) and self._claim.is_here():
-                self._take(Record(envelope, getattr(entry, "payload", None)))
+            if isinstance(envelope, dict) and self._claim.covers_this_thread():
+                self._take_record(Record(envelope, getattr(entry, "payload", None)))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             with contextlib.suppress(Exception):
                 self._recording.note_lost("record", error)
@@ -322,8 +328,8 @@ class _TraceHandler(logging.Handler):
             with contextlib.suppress(Exception):
                 self._recording.note_fault("measuring the time of the recording", error)
 
-    def _take(self, record: Record) -> None:
-        if record.kind not in KEPT:
+    def _take_record(self, record: Record) -> None:
+        if record.kind not in NEEDED_ENTRIES:
             return
         if record.kind == "dynamo_start":
             self._name_files(record.data.get("stack", ()))
@@ -333,8 +339,8 @@ class _TraceHandler(logging.Handler):
         """Add the names of interned files; they may have been interned before recording began."""
         for entry in stack:
             number = entry.get("filename")
-            if isinstance(number, int) and number not in self._named:
-                self._named.add(number)
+            if isinstance(number, int) and number not in self._named_files:
+                self._named_files.add(number)
                 name = interned_name(number)
                 if name is not None:
                     self._recording.append(Record({"str": [name, number]}))

@@ -38,31 +38,31 @@ class GuardedExitStack:
         self.contexts = contextlib.ExitStack()
         self.complete = True
 
-    def enter(self, what: str, make: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
+    def enter(self, activity: str, make_context: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
         """Create a context and enter it.
 
         Parameters
         ----------
-        what : str
+        activity : str
             A description of the context, for the note about an error.
-        make : callable
+        make_context : callable
             Creates the context.
         default
             The value to return if the context cannot be entered; ``complete`` becomes false.
         """
         try:
-            context = make()
+            context = make_context()
             value = context.__enter__()
         except Exception as fault:  # noqa: BLE001 - an internal error must not prevent the user's code from running
             self.complete = False
-            self._on_fault(what, fault)
+            self._on_fault(activity, fault)
             return default
-        self.undo_last(what, functools.partial(context.__exit__, None, None, None))
+        self.undo_last(activity, functools.partial(context.__exit__, None, None, None))
         return value
 
-    def undo_last(self, what: str, undo: Callable[[], object]) -> None:
+    def undo_last(self, activity: str, undo: Callable[[], object]) -> None:
         """Call a function when the contexts are left, before leaving the contexts entered earlier."""
-        self.contexts.callback(with_fallback(what, undo, lambda: None, self._on_fault))
+        self.contexts.callback(with_fallback(activity, undo, lambda: None, self._on_fault))
 
 
 #: The attribute of our handler that refers to the handler it delays.
@@ -79,18 +79,18 @@ def deferred_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    waiting: list[int] = []
+    delayed: list[int] = []
 
-    def wait(number: int, frame: Any) -> None:
-        waiting.append(number)
-        if len(waiting) > 1:
+    def delay(number: int, frame: Any) -> None:
+        delayed.append(number)
+        if len(delayed) > 1:
             handler(number, frame)
 
-    vars(wait)[DEFERRED] = handler
-    signal.signal(signal.SIGINT, wait)
+    vars(delay)[DEFERRED] = handler
+    signal.signal(signal.SIGINT, delay)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if len(waiting) == 1:
+        if len(delayed) == 1:
             handler(signal.SIGINT, None)

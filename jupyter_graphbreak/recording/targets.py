@@ -32,18 +32,18 @@ _DECORATING_PACKAGES = frozenset({"torch", "functools"})
 _MAX_DEPTH = 12
 _NUMBERS_AND_TEXTS = frozenset({str, bytes, int, float, bool, type(None)})
 #: Types whose values have no user-defined methods; an instance of a user's subclass may have some.
-_PLAIN = _NUMBERS_AND_TEXTS | {list, tuple, dict, set}
+_PLAIN_TYPES = _NUMBERS_AND_TEXTS | {list, tuple, dict, set}
 #: The types of attributes that are searched, besides objects.
 _FUNCTIONS_AND_CONTAINERS = (types.FunctionType, types.MethodType, list, tuple, set, frozenset, deque, dict)
 #: The packages whose objects refer to all variables of a notebook.
-_HOSTS = frozenset({"IPython", "ipykernel"})
-_TENSORS = frozenset({("torch", "Tensor"), ("torch.nn.parameter", "Parameter")})
+_HOST_PACKAGES = frozenset({"IPython", "ipykernel"})
+_TENSOR_TYPES = frozenset({("torch", "Tensor"), ("torch.nn.parameter", "Parameter")})
 #: The dicts of a module with tensors and modules.
-_OF_MODULES = frozenset({"_modules", "_parameters", "_buffers"})
+_MODULE_DICTS = frozenset({"_modules", "_parameters", "_buffers"})
 #: The types of PyTorch's operators.
-_OPERATORS = frozenset({"OpOverload", "OpOverloadPacket"})
+_OPERATOR_TYPES = frozenset({"OpOverload", "OpOverloadPacket"})
 #: The type that ``functools.lru_cache`` returns.
-_LRU_CACHE = type(functools.lru_cache(len))
+_LRU_CACHE_TYPE = type(functools.lru_cache(len))
 #: The number of items to examine in a container.
 _MAX_ITEMS = 100
 #: The number of items to examine in all containers together: a data set of nested lists has millions.
@@ -59,17 +59,17 @@ def leads_to_compiled(values: Iterable[Any]) -> bool:
     """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
     return any(
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
-        for value in _walk(values)
+        for value in _walk_objects(values)
     )
 
 
-def forget(*values: Any) -> None:
+def forget_compiled_code(*values: Any) -> None:
     """Discard the compiled code of all functions that the objects use, so that they are compiled from scratch.
 
     Code that torch shares between functions, such as the wrapper of ``@error_on_graph_break``, stays, and so does code
     that the user has excluded from compilation.
     """
-    compiled.forget(own_codes(*values))
+    compiled.forget_codes(own_codes(*values))
 
 
 def forget_everything() -> None:
@@ -82,36 +82,36 @@ def forget_everything() -> None:
     torch.compiler.reset()
 
 
-def reached(*values: Any) -> Iterator[Any]:
+def reachable_objects(*values: Any) -> Iterator[Any]:
     """Yield the functions, modules and instances that the objects use, directly or indirectly."""
-    yield from _walk(values)
+    yield from _walk_objects(values)
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use, except those of PyTorch and numpy."""
     yield from _codes(
-        value for value in _walk(values) if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
+        value for value in _walk_objects(values) if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
     )
 
 
 def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     """Return the module and own name of each function that the objects use, by the global name that refers to it."""
-    found: dict[str, tuple[str, str]] = {}
-    for value in _walk(values):
+    functions: dict[str, tuple[str, str]] = {}
+    for value in _walk_objects(values):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
-            for name, used in _globals(value).items():
-                if is_instance(used, types.FunctionType | types.BuiltinFunctionType):
-                    found[name] = str(used.__module__), used.__name__
-    return found
+            for name, referenced in _globals(value).items():
+                if is_instance(referenced, types.FunctionType | types.BuiltinFunctionType):
+                    functions[name] = str(referenced.__module__), referenced.__name__
+    return functions
 
 
-def names_used(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named objects, and the globals that their functions use directly or indirectly."""
     names = dict(values)
-    for value in _walk(values.values()):
+    for value in _walk_objects(values.values()):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
-            for name, used in _globals(value).items():
-                names.setdefault(name, used)
+            for name, referenced in _globals(value).items():
+                names.setdefault(name, referenced)
     return names
 
 
@@ -125,13 +125,13 @@ def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[
     started : iterable of (str, str, int)
         The function, file and first line of each code object that was compiled in this run.
     """
-    begun = set(started)
+    compiled_now = set(started)
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
-        codes = list(_codes(_walk([inner]))) if inner is not None else []
-        fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in begun for code in codes)
-        if codes and not fresh and any(compiled.has_cached_code(code) for code in codes):
+        codes = list(_codes(_walk_objects([inner]))) if inner is not None else []
+        is_fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in compiled_now for code in codes)
+        if codes and not is_fresh and any(compiled.has_cached_code(code) for code in codes):
             names.append(name)
     return names
 
@@ -155,10 +155,10 @@ def _wrapped_by_functools(value: Any) -> Any:
     """Return the function inside a ``functools`` wrapper, ``None`` for any other object."""
     if is_instance(value, functools.partial):
         return value.func
-    return value.__wrapped__ if is_instance(value, _LRU_CACHE) else None
+    return value.__wrapped__ if is_instance(value, _LRU_CACHE_TYPE) else None
 
 
-def _behind_proxy(value: Any) -> Iterator[Any]:
+def _proxied_objects(value: Any) -> Iterator[Any]:
     """Yield the object that a proxy stands for, and the function that a wrapper of ``wrapt`` calls instead."""
     if (target := proxied_by(value)) is not None:
         yield target
@@ -171,11 +171,11 @@ def _implementations(value: Any) -> Iterator[Any]:
         attributes = vars(value)
         yield from (attributes.get(name) for name in ("_init_fn", "_backward_fn", "_setup_context_fn"))
         yield from attributes.get("_backend_fns", {}).values()
-    if type(value).__name__ in _OPERATORS and type(value).__module__ == "torch._ops":
+    if type(value).__name__ in _OPERATOR_TYPES and type(value).__module__ == "torch._ops":
         yield from python_kernels()
 
 
-def _walk(values: Iterable[Any]) -> Iterator[Any]:
+def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the functions, modules and instances that objects use through closures, attributes and global names."""
     seen: set[int] = set()
     searched = 0
@@ -185,13 +185,13 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         if id(value) in seen or depth > _MAX_DEPTH:
             continue
         seen.add(id(value))
-        held = (
-            _wrapped_by_functools(value), compiled.compiled_callable(value), *_behind_proxy(value),
+        wrapped_objects = (
+            _wrapped_by_functools(value), compiled.compiled_callable(value), *_proxied_objects(value),
             *_implementations(value),
         )  # fmt: skip
-        pending += [(inner, depth + 1) for inner in held if inner is not None and inner is not value]
+        pending += [(inner, depth + 1) for inner in wrapped_objects if inner is not None and inner is not value]
         if searched < _MAX_SEARCHED:
-            items = _items(value)
+            items = _container_items(value)
             searched += len(items)
             pending += [(item, depth) for item in items]
         if is_instance(value, types.MethodType):
@@ -199,39 +199,39 @@ def _walk(values: Iterable[Any]) -> Iterator[Any]:
         elif is_instance(value, types.FunctionType):
             yield value
             if not _is_foreign(value):
-                pending += [(used, depth + 1) for used in _references(value)]
+                pending += [(referenced, depth + 1) for referenced in _references(value)]
             elif _package_of(value) in _DECORATING_PACKAGES:
-                pending += [(used, depth + 1) for used in _closed_over(value)]
+                pending += [(referenced, depth + 1) for referenced in _closure_values(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
             if not _is_foreign(value):
                 pending += [(member, depth + 1) for member in _members(value)]
-                pending += [(kind, depth + 1) for kind in inspect.getmro(type(value)) if not _is_foreign(kind)]
+                pending += [(class_, depth + 1) for class_ in inspect.getmro(type(value)) if not _is_foreign(class_)]
         elif _is_object(value):
             yield value
-            pending += [(kind, depth + 1) for kind in type(value).__mro__ if not _is_foreign(kind)]
-            pending += [(part, depth + 1) for part in _parts(value)]
+            pending += [(class_, depth + 1) for class_ in type(value).__mro__ if not _is_foreign(class_)]
+            pending += [(part, depth + 1) for part in _attribute_values(value)]
 
 
-def _items(value: Any) -> list[Any]:
+def _container_items(value: Any) -> list[Any]:
     """Return the first items of a container, or the first values of a dict, without methods of its class."""
-    for kind in (list, tuple, set, frozenset, deque, dict):
-        if is_instance(value, kind):
+    for container_type in (list, tuple, set, frozenset, deque, dict):
+        if is_instance(value, container_type):
             with contextlib.suppress(RuntimeError):  # another thread changes it
-                items = dict.values(value) if kind is dict else kind.__iter__(value)
+                items = dict.values(value) if container_type is dict else container_type.__iter__(value)
                 return [item for item in itertools.islice(items, _MAX_ITEMS) if not _is_plain_data(type(item))]
     return []
 
 
-def _is_plain_data(kind: type) -> bool:
+def _is_plain_data(class_: type) -> bool:
     """Return whether the instances of a class refer to no code: numbers, texts, tensors of PyTorch's classes."""
-    return kind in _NUMBERS_AND_TEXTS or (kind.__module__, kind.__name__) in _TENSORS
+    return class_ in _NUMBERS_AND_TEXTS or (class_.__module__, class_.__name__) in _TENSOR_TYPES
 
 
-def _members(kind: type) -> Iterator[Any]:
+def _members(class_: type) -> Iterator[Any]:
     """Yield the functions of a class, including those in its properties, and the descriptors that users wrote."""
-    for member in vars(kind).values():
+    for member in vars(class_).values():
         if is_instance(member, property):
             yield from (
                 function for function in (member.fget, member.fset, member.fdel) if inspect.isfunction(function)
@@ -245,7 +245,7 @@ def _members(kind: type) -> Iterator[Any]:
             yield member
 
 
-def _closed_over(function: types.FunctionType) -> Iterator[Any]:
+def _closure_values(function: types.FunctionType) -> Iterator[Any]:
     """Yield the objects in the closure of a function."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -254,7 +254,7 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
 
 def _references(function: types.FunctionType) -> Iterator[Any]:
     """Yield the objects that a function references: closure, defaults, wrapped function, globals in its code."""
-    yield from _closed_over(function)
+    yield from _closure_values(function)
     yield from function.__defaults__ or ()
     if hasattr(function, "__wrapped__"):
         yield function.__wrapped__
@@ -278,20 +278,20 @@ def _globals(function: types.FunctionType) -> dict[str, Any]:
 
 def _is_object(value: Any) -> bool:
     """Return whether to look inside an object: an instance of a user's class or a torch module, but not data."""
-    kind = type(value)
-    if kind in _PLAIN or is_instance(value, types.ModuleType):
+    class_ = type(value)
+    if class_ in _PLAIN_TYPES or is_instance(value, types.ModuleType):
         return False
-    return any(not _is_foreign(base) for base in kind.__mro__[:-1]) or attribute_of(value, "_modules") is not None
+    return any(not _is_foreign(base) for base in class_.__mro__[:-1]) or attribute_of(value, "_modules") is not None
 
 
-def _parts(value: Any) -> Iterator[Any]:
+def _attribute_values(value: Any) -> Iterator[Any]:
     attributes = attribute_of(value, "__dict__")
-    if not is_instance(attributes, dict) or type(value).__module__.partition(".")[0] in _HOSTS:
+    if not is_instance(attributes, dict) or type(value).__module__.partition(".")[0] in _HOST_PACKAGES:
         return
     for name, part in attributes.items():
         is_object = _is_object(part) and not is_instance(part, type)
-        is_empty = type(part) in _PLAIN and not part
-        if is_object or (is_instance(part, _FUNCTIONS_AND_CONTAINERS) and not is_empty and name not in _OF_MODULES):
+        is_empty = type(part) in _PLAIN_TYPES and not part
+        if is_object or (is_instance(part, _FUNCTIONS_AND_CONTAINERS) and not is_empty and name not in _MODULE_DICTS):
             yield part
     modules = attributes.get("_modules")
     if is_instance(modules, dict):

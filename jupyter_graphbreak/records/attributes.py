@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 #: The types of weak proxies.
 WEAK_PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 #: The types of descriptors that return an attribute without running Python code.
-_MEMBERS = (GetSetDescriptorType, MemberDescriptorType)
+_MEMBER_DESCRIPTORS = (GetSetDescriptorType, MemberDescriptorType)
 
 
 def is_instance(value: Any, kinds: type | UnionType | tuple[Any, ...]) -> bool:
@@ -31,15 +31,15 @@ def is_dataclass(value: Any) -> bool:
     return any("__dataclass_fields__" in vars(kind) for kind in type(value).__mro__)
 
 
-def proxy_member(kind: type) -> Any:
+def proxy_member(proxy_class: type) -> Any:
     """Return the descriptor through which a proxy class, such as those of ``wrapt``, refers to the wrapped objects.
 
     The result is ``None`` for any other class.
     """
-    base = next((base for base in kind.__mro__ if "__wrapped__" in vars(base)), object)
+    base = next((base for base in proxy_class.__mro__ if "__wrapped__" in vars(base)), object)
     member = vars(base).get("__wrapped__")
     # A lazy proxy creates its object when ``__wrapped__`` is read.
-    is_proxy = type(member) in _MEMBERS and "__class__" in vars(base) and "__factory__" not in vars(base)
+    is_proxy = type(member) in _MEMBER_DESCRIPTORS and "__class__" in vars(base) and "__factory__" not in vars(base)
     return member if is_proxy else None
 
 
@@ -64,11 +64,11 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     default : object, optional
         The result if there is no such attribute, or if only code of the class could return it.
     """
-    kind = type(value)
-    of_class = next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+    class_ = type(value)
+    of_class = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
     if isinstance(of_class, property | functools.cached_property):
         return default
-    read = type.__getattribute__ if issubclass(kind, type) else object.__getattribute__
+    read = type.__getattribute__ if issubclass(class_, type) else object.__getattribute__
     try:
         return read(value, name)
     except AttributeError:

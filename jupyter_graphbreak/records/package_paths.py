@@ -15,13 +15,13 @@ from pathlib import Path
 import msgspec
 
 #: The standard library in a path from a different machine; one of its modules must follow.
-_STDLIB = re.compile(
+_STANDARD_LIBRARY = re.compile(
     r"(?:^|/)(?:lib(?:64)?/python3\.\d+t?|Python3\d+(?:-\w+)?/Lib)/(?P<module>(?P<top>\w+)(?:\.py$|/).*)"
 )
-_PACKAGES = ("/site-packages/", "/dist-packages/")
+_PACKAGE_FOLDERS = ("/site-packages/", "/dist-packages/")
 #: Code that a package generated outside its own folder: the file has the dotted name of a module that cannot be
 #: imported, such as ``torch_geometric.nn.conv.gcn_conv_GCNConv_propagate_x1.py`` (PyG, ``module_from_template``).
-_GENERATED = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,})\.py$")
+_GENERATED_MODULE = re.compile(r"(?:^|[/\\])(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*){2,})\.py$")
 
 
 class PackagePaths(msgspec.Struct, frozen=True):
@@ -60,17 +60,17 @@ def _module_path(roots: tuple[str, ...], folders: tuple[str, ...], filename: str
             parent = folder.rstrip("/").rpartition("/")[0]
             return path[len(parent) + 1 :]
     root = max((root for root in map(as_folder, roots) if path.startswith(root)), key=len, default="")
-    below = path[len(root) :] if root else None
+    path_in_root = path[len(root) :] if root else None
     # Packages may be inside the folder of the standard library, or inside a package.
-    ends = [f"/{path}".rfind(part) + len(part) - 1 for part in _PACKAGES if part in f"/{path}"]
-    if ends and max(ends) >= len(root):
-        return path[max(ends) :]
-    if below is not None:
-        return below
-    match = _STDLIB.search(path)
+    package_starts = [f"/{path}".rfind(part) + len(part) - 1 for part in _PACKAGE_FOLDERS if part in f"/{path}"]
+    if package_starts and max(package_starts) >= len(root):
+        return path[max(package_starts) :]
+    if path_in_root is not None:
+        return path_in_root
+    match = _STANDARD_LIBRARY.search(path)
     if match is not None and match["top"] in sys.stdlib_module_names:
         return match["module"]
-    generated = _GENERATED.search(path)
+    generated = _GENERATED_MODULE.search(path)
     return generated["module"].replace(".", "/") + ".py" if generated is not None else None
 
 
@@ -123,7 +123,7 @@ def package_paths() -> PackagePaths:
 def is_library(filename: str) -> bool:
     """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library."""
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
-    return filename.startswith(roots) or _GENERATED.search(filename) is not None
+    return filename.startswith(roots) or _GENERATED_MODULE.search(filename) is not None
 
 
 @functools.lru_cache(maxsize=8)

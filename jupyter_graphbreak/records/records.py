@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.package_paths import PackagePaths
 
 _TRACE_ENTRY = re.compile(r'^[ \t]*File "(.{1,4096})", line (\d{1,9}), in (.{1,4096})$', re.MULTILINE)
-_RESUME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
+_RESUME_NAME = re.compile(r"^torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d{1,9})$")
 
 #: The entries of PyTorch's trace that a report needs.
-KEPT = frozenset(
+NEEDED_ENTRIES = frozenset(
     {
         "artifact:aotautograd_cache_bypass",
         "artifact:aotautograd_cache_hit",
@@ -48,7 +48,7 @@ _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: Greater than any time that a log can have.
-_LATEST = 1e11
+_MAX_TIME = 1e11
 
 #: Keys of the envelope that describe the origin of a record, not its content.
 _CONTEXT_KEYS = frozenset(
@@ -182,7 +182,7 @@ def compile_time(record: Record) -> CompileTime | None:
     function = data.get("co_name")
     if not (isinstance(start, int | float) and isinstance(seconds, int | float)):
         return None
-    if not (0 < start < _LATEST and 0 <= seconds < _LATEST):
+    if not (0 < start < _MAX_TIME and 0 <= seconds < _MAX_TIME):
         return None
     return CompileTime(start, seconds, compiled_function(function) if isinstance(function, str) else None)
 
@@ -194,9 +194,9 @@ def without_spare_data(record: Record) -> Record:
     if not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
-    kept = {key: _plain(data.get(key)) for key in _METRICS}
+    needed = {key: _plain(data.get(key)) for key in _METRICS}
     context = {key: value for key, value in record.envelope.items() if value is not data}
-    return Record({**context, record.kind: kept})
+    return Record({**context, record.kind: needed})
 
 
 def _bypass_reason(payload: str | None) -> str | None:
@@ -213,7 +213,7 @@ def _plain(value: Any) -> Any:
     return sorted(value) if isinstance(value, set | frozenset) else value
 
 
-def encodable(record: Record) -> Record:
+def with_encodable_text(record: Record) -> Record:
     """Return a record with lone surrogates, which cannot be encoded, replaced by escapes."""
     try:
         msgspec.json.encode(record.envelope)
@@ -267,14 +267,14 @@ def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> li
 
 def plain_function(name: str) -> str:
     """Return the user's name of a function; for a resume function, the name of the function that it resumes."""
-    while (match := _RESUME.match(name)) is not None:
+    while (match := _RESUME_NAME.match(name)) is not None:
         name = match["name"]
     return name
 
 
 def resumed_at(name: str) -> int | None:
     """Return the line in the name of a resume function, which is the line of the break that created it."""
-    match = _RESUME.match(name)
+    match = _RESUME_NAME.match(name)
     return int(match["line"]) if match is not None else None
 
 
@@ -286,4 +286,4 @@ def compiled_function(name: str) -> str:
 
 def is_resume(name: str) -> bool:
     """Return whether this is the name of a function that Dynamo created to resume after a break."""
-    return _RESUME.match(name) is not None
+    return _RESUME_NAME.match(name) is not None

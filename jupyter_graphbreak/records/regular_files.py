@@ -36,11 +36,11 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
     OSError
         If the path cannot be opened or is not a regular file.
     """
-    _check(path, Path(path).stat(follow_symlinks=follow_links))  # first: opening a device may have effects
+    _require_regular(path, Path(path).stat(follow_symlinks=follow_links))  # first: opening a device may have effects
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags)
     try:
-        _check(path, os.fstat(descriptor))
+        _require_regular(path, os.fstat(descriptor))
         return io.FileIO(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -70,7 +70,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def atomic_replacement(path: str | Path) -> Iterator[Path]:
     """Yield a temporary file in the same folder, which replaces a file when the context ends without an error.
 
     The new file is complete on disk before it replaces the old one, and has its permissions.
@@ -89,14 +89,14 @@ def replacing(path: str | Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(_mode_of(target))
+        temporary.chmod(_permissions(target))
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _mode_of(path: Path) -> int:
+def _permissions(path: Path) -> int:
     """Return the permissions of a file; for a new file, the default permissions."""
     try:
         return path.stat().st_mode & 0o7777
@@ -106,7 +106,7 @@ def _mode_of(path: Path) -> int:
         return 0o666 & ~mask
 
 
-def _check(path: str | Path, status: os.stat_result) -> None:
+def _require_regular(path: str | Path, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(status.st_mode):

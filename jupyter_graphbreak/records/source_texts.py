@@ -200,13 +200,13 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
             continue
         with contextlib.suppress(Exception):  # a tokenizer error: the file was changed after the import
             blocks[start] = start + len(inspect.getblock(text[start - 1 : start - 1 + _MAX_LINES]))
-    kept: list[SegmentText] = []
+    segments: list[SegmentText] = []
     covered = 0
     for start, end in sorted(blocks.items()):
         if start >= covered:  # otherwise the block is inside a function that is already included
-            kept.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
+            segments.append(SegmentText(start, "".join(text[start - 1 : end - 1]).rstrip("\n")))
             covered = end
-    return kept
+    return segments
 
 
 def _function_start(text: list[str], line: int, name: str) -> int | None:
@@ -216,21 +216,23 @@ def _function_start(text: list[str], line: int, name: str) -> int | None:
     """
     if not 0 < line <= len(text):
         return None
-    plain = plain_function(name)
-    is_named = plain.isidentifier()
-    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(plain) if is_named else ''}\b")
-    at = line
-    while at <= len(text) and text[at - 1].lstrip().startswith(("@", "#")):
-        at += 1  # a code object's first line is that of its first decorator
-    at = min(at, len(text))
-    inside = _indent(text[at - 1])
-    while at > 0 and not (define.match(text[at - 1]) and (is_named or _indent(text[at - 1]) < inside)):
-        at -= 1
-    if at == 0:
+    function_name = plain_function(name)
+    is_named = function_name.isidentifier()
+    define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(function_name) if is_named else ''}\b")
+    position = line
+    while position <= len(text) and text[position - 1].lstrip().startswith(("@", "#")):
+        position += 1  # a code object's first line is that of its first decorator
+    position = min(position, len(text))
+    indentation = _indent(text[position - 1])
+    while position > 0 and not (
+        define.match(text[position - 1]) and (is_named or _indent(text[position - 1]) < indentation)
+    ):
+        position -= 1
+    if position == 0:
         return None if is_named else line
-    while at > 1 and text[at - 2].lstrip().startswith("@"):
-        at -= 1
-    return at
+    while position > 1 and text[position - 2].lstrip().startswith("@"):
+        position -= 1
+    return position
 
 
 def _indent(line: str) -> int:

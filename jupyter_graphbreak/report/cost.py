@@ -46,7 +46,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
     ----------
     launches, graph_launches : int
         The number of launches of single kernels, and of CUDA graphs.
-    synchronisations : int
+    synchronizations : int
         The number of times that the processor waits for the device.
     peak_bytes : int
         The peak of the memory that the call allocated, without memory allocated before it.
@@ -54,7 +54,7 @@ class DeviceWork(msgspec.Struct, frozen=True):
 
     launches: int
     graph_launches: int
-    synchronisations: int
+    synchronizations: int = msgspec.field(name="synchronisations")
     peak_bytes: int
 
 

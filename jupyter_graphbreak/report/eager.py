@@ -15,22 +15,26 @@ if TYPE_CHECKING:
 _COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>"})
 
 
-def counted_functions(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
+def functions_worth_counting(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
     """Return the functions that are worth counting and naming.
 
     These are not the functions of Python's standard library, which compute nothing with tensors, or a comprehension in
     a function that is counted.
     """
-    of_python = {
+    standard_library = {
         source.id
         for source in report.sources
         if source.kind == "library" and _top_module(source.path or "") in sys.stdlib_module_names
     }
-    own = [function for function in functions if function.location is None or function.location.source not in of_python]
-    enclosing = [function.location for function in own if function.function not in _COMPREHENSIONS]
+    relevant = [
+        function
+        for function in functions
+        if function.location is None or function.location.source not in standard_library
+    ]
+    enclosing = [function.location for function in relevant if function.function not in _COMPREHENSIONS]
     return [
         function
-        for function in own
+        for function in relevant
         if function.function not in _COMPREHENSIONS
         or not any(_contains(lines, function.location) for lines in enclosing)
     ]

@@ -5,27 +5,27 @@ from __future__ import annotations
 import re
 
 #: How Dynamo names a module of a function that it inlined, such as ``G['__import_models_dot_layers'].scale``.
-_IMPORTED = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
+_IMPORTED_MODULE = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
 #: How Dynamo names a local or a global variable, and a part of a module.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
-_PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
-_ATTRIBUTES = re.compile(r"\.__dict__\['(\w+)'\]")
+_MODULE_PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
+_INSTANCE_ATTRIBUTE = re.compile(r"\.__dict__\['(\w+)'\]")
 #: The guard of an empty container.
 _EMPTY_CONTAINER = re.compile(r"not ([\w.\[\]'\"]+)")
 #: How Dynamo names a value that a break returned and that no variable holds yet.
-OF_BREAK = "___stack"
+BREAK_RESULT_PREFIX = "___stack"
 #: The object whose method is called with the value that the break returned, as in ``meter.update(loss.item())``.
-METHOD_OWNER = re.compile(rf"\b{OF_BREAK}\d+\.__self__\b")
-_NUMBER_OF_BREAK = re.compile(rf"(?:L\[')?{OF_BREAK}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+METHOD_OWNER = re.compile(rf"\b{BREAK_RESULT_PREFIX}\d+\.__self__\b")
+_NUMBER_FROM_BREAK = re.compile(rf"(?:L\[')?{BREAK_RESULT_PREFIX}\w*(?:'\])? == -?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 #: Guards that fail if a different function is passed: guards on the code of a function, or on a builtin function.
-_FUNCTION = (
+_FUNCTION_GUARDS = (
     re.compile(r"___check_obj_id\((?P<name>.+)\.__code__, \d+\), type=<class 'code'>", re.DOTALL),
     re.compile(r"___check_obj_id\((?P<name>.+), \d+\), type=<class 'builtin_function_or_method'>", re.DOTALL),
     re.compile(r"CodeGuardAccessor: Not a function on (?P<name>.+)\.__code__", re.DOTALL),
 )
 _GLOBAL_STATE = re.compile(r"GLOBAL_STATE changed: (.+)")
 #: Readable names of the global settings in PyTorch's guards; "autocast" is the name in torch 2.9.
-_SETTINGS = {
+_SETTING_NAMES = {
     "grad_mode": "the grad mode",
     "default_dtype": "the default dtype",
     "num_threads": "the number of threads",
@@ -37,9 +37,9 @@ _AUTOCAST = re.compile(r"autocast\((\w+)\)_(?:enabled|dtype)")
 
 def changed_settings(guard: str) -> str:
     """Return which of PyTorch's global settings changed, such as "the grad mode"; empty for any other guard."""
-    found = _GLOBAL_STATE.match(guard)
-    names = [_AUTOCAST.sub(r"autocast on \1", name) for name in (found[1].split() if found is not None else [])]
-    settings = [_SETTINGS.get(name, name if " " in name else f"`{name}`") for name in dict.fromkeys(names)]
+    match = _GLOBAL_STATE.match(guard)
+    names = [_AUTOCAST.sub(r"autocast on \1", name) for name in (match[1].split() if match is not None else [])]
+    settings = [_SETTING_NAMES.get(name, name if " " in name else f"`{name}`") for name in dict.fromkeys(names)]
     return " and ".join(filter(None, [", ".join(settings[:-1]), *settings[-1:]]))
 
 
@@ -49,27 +49,27 @@ def plain_guard(guard: str) -> str:
     A module without a name, such as the first one of a ``Sequential``, is ``self[0]``. The guard of an empty container,
     ``not L['seen']``, becomes ``len(seen) == 0``.
     """
-    text = _VARIABLE.sub(r"\1", _IMPORTED.sub(_prefix, guard))
-    for pattern in (_PART, _ATTRIBUTES):
-        text = pattern.sub(_part, text)
-    empty = _EMPTY_CONTAINER.fullmatch(text)
-    return f"len({empty[1]}) == 0" if empty is not None else text
+    text = _VARIABLE.sub(r"\1", _IMPORTED_MODULE.sub(_module_prefix, guard))
+    for pattern in (_MODULE_PART, _INSTANCE_ATTRIBUTE):
+        text = pattern.sub(_as_attribute_or_item, text)
+    empty_container = _EMPTY_CONTAINER.fullmatch(text)
+    return f"len({empty_container[1]}) == 0" if empty_container is not None else text
 
 
-def is_number_of_break(guard: str) -> bool:
+def is_about_number_from_break(guard: str) -> bool:
     """Return whether a guard compares a number that a break returned."""
-    return _NUMBER_OF_BREAK.fullmatch(guard) is not None
+    return _NUMBER_FROM_BREAK.fullmatch(guard) is not None
 
 
-def varied_function(guard: str) -> str:
+def name_of_varied_function(guard: str) -> str:
     """Return the name of a variable for which a different function was passed; empty for any other guard."""
     text = plain_guard(guard)
-    return next((match["name"] for pattern in _FUNCTION if (match := pattern.fullmatch(text))), "")
+    return next((match["name"] for pattern in _FUNCTION_GUARDS if (match := pattern.fullmatch(text))), "")
 
 
-def _part(part: re.Match[str]) -> str:
+def _as_attribute_or_item(part: re.Match[str]) -> str:
     return f"[{part[1]}]" if part[1].isdigit() else f".{part[1]}"
 
 
-def _prefix(imported: re.Match[str]) -> str:
+def _module_prefix(imported: re.Match[str]) -> str:
     return "" if imported[1] == "__main__" else f"{imported[1].replace('_dot_', '.')}."

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import msgspec
 
-from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, of_this_version
+from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Report, require_this_version
 
 #: The mime type of a job in a notebook's output, next to the report of the kernel.
 JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
@@ -137,4 +137,4 @@ class Job(msgspec.Struct, frozen=True):
         msgspec.ValidationError
             If the data is not a job, or has a different major version.
         """
-        return of_this_version(msgspec.json.decode(data, type=cls))
+        return require_this_version(msgspec.json.decode(data, type=cls))

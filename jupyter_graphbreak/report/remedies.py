@@ -16,7 +16,7 @@ WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "wo
 
 #: The family of the remedies that compile a part of a function instead of the whole function. They make other remedies
 #: for the function pointless.
-INNER = "inner"
+INNER_FAMILY = "inner"
 
 #: The reason why a remedy was not tried if the user interrupted the search.
 INTERRUPTED = "the search was interrupted"

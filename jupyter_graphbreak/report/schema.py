@@ -595,7 +595,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
         msgspec.ValidationError
             If the data is not a report, or has a different major version.
         """
-        return of_this_version(msgspec.json.decode(data, type=cls))
+        return require_this_version(msgspec.json.decode(data, type=cls))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -605,18 +605,18 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
             report.to_json()
         except UnicodeEncodeError as error:  # a lone surrogate, which UTF-8 cannot encode but an escape in JSON can
             raise msgspec.ValidationError(f"the report has text that is not Unicode: {error.reason}") from None
-        return of_this_version(report)
+        return require_this_version(report)
 
 
-class _Versioned(Protocol):
+class _HasSchemaVersion(Protocol):
     @property
     def schema_version(self) -> str: ...
 
 
-_D = TypeVar("_D", bound=_Versioned)
+_Document = TypeVar("_Document", bound=_HasSchemaVersion)
 
 
-def of_this_version(document: _D) -> _D:
+def require_this_version(document: _Document) -> _Document:
     """Return a report or a job; raise ``msgspec.ValidationError`` if it has a different major version."""
     if document.schema_version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
         message = f"the report has schema version {document.schema_version}, but this release reads {SCHEMA_VERSION}"

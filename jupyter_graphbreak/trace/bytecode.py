@@ -35,13 +35,15 @@ def resumed_line(listing: str) -> int | None:
         The output of ``dis`` in Python 3.11 to 3.14.
     """
     rows = _rows(listing)
-    ends = [index for index, row in enumerate(rows) if (row.operation, row.argument) == ("STORE_FAST", _PROLOGUE)]
-    if len(ends) < 2 or ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set and reset
+    prologue_ends = [
+        index for index, row in enumerate(rows) if (row.operation, row.argument) == ("STORE_FAST", _PROLOGUE)
+    ]
+    if len(prologue_ends) < 2 or prologue_ends[1] + 1 >= len(rows):  # noqa: PLR2004 - set and reset
         return None
-    after = rows[ends[1] + 1]
-    jump = _TARGET.fullmatch(after.argument)
-    if jump is None or not after.operation.startswith("JUMP"):
-        return after.line
+    next_row = rows[prologue_ends[1] + 1]
+    jump = _TARGET.fullmatch(next_row.argument)
+    if jump is None or not next_row.operation.startswith("JUMP"):
+        return next_row.line
     return next((row.line for row in rows if row.place == jump["target"]), None)
 
 

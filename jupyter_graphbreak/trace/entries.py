@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.trace.limits import Deadline
 
-_PREFIX = re.compile(
+_ENTRY_PREFIX = re.compile(
     rb"[VIWEC]\d{4} \d\d:\d\d:\d\d[.,]\d+ (?P<process>\d+) [^\n]{1,2000}?:\d+\]"
     rb"(?: \[[^\]\n]{0,200}\])* "
 )
-_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
+_LAUNCHER_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
 #: The maximum number of different tags of launchers; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
@@ -63,11 +63,11 @@ class Tally:
         Entries whose envelope does not have PyTorch's form.
     damaged : int
         Payloads that do not match their checksum.
-    foreign : int
+    stray_lines : int
         Lines that belong to no entry.
-    cut : str or None
+    cut_reason : str or None
         The reason why the end may be missing, if it may.
-    damage : str or None
+    compression_problem : str or None
         The problem with its compression, if any.
     limit : str or None
         The reason why reading stopped before the end, if it did.
@@ -77,9 +77,9 @@ class Tally:
     unreadable: int = 0
     malformed: int = 0
     damaged: int = 0
-    foreign: int = 0
-    cut: str | None = None
-    damage: str | None = None
+    stray_lines: int = 0
+    cut_reason: str | None = None
+    compression_problem: str | None = None
     limit: str | None = None
 
 
@@ -94,7 +94,7 @@ class _OpenEntry:
     size: int = 0
 
 
-def entries(
+def read_entries(
     stream: BinaryIO,
     tally: Tally,
     kinds: frozenset[str] | None = None,
@@ -118,37 +118,37 @@ def entries(
         The time at which to stop reading.
     """
     heads = frozenset(kind.partition(":")[0] for kind in kinds) if kinds is not None else None
-    waiting: dict[bytes, _OpenEntry | None] = {}  # by the tag of the line
+    open_entries: dict[bytes, _OpenEntry | None] = {}  # by the tag of the line
     line = b"\n"
     for line, is_cut in _lines(stream, limits.line, tally, deadline):
         tag = b""
-        if line[:1] == b"[" and (tagged := _TAG.match(line)):
+        if line[:1] == b"[" and (tagged := _LAUNCHER_TAG.match(line)):
             tag, line = tagged[0], line[tagged.end() :]  # noqa: PLW2901
         if line[:1] == b"\t":
-            entry = waiting.get(tag)
+            entry = open_entries.get(tag)
             if entry is not None and entry.size <= limits.payload:
                 entry.lines.append(line[1:])
                 entry.size += len(line)
-            elif tag not in waiting:
-                tally.foreign += 1
+            elif tag not in open_entries:
+                tally.stray_lines += 1
             continue
-        head = _PREFIX.match(line)
-        if head is None or (tag not in waiting and len(waiting) >= _MAX_TAGS):
-            tally.foreign += bool(line.strip()) and not line.startswith(b"#")
+        head = _ENTRY_PREFIX.match(line)
+        if head is None or (tag not in open_entries and len(open_entries) >= _MAX_TAGS):
+            tally.stray_lines += bool(line.strip()) and not line.startswith(b"#")
             continue
-        done, waiting[tag] = waiting.get(tag), None
-        if done is not None:
-            yield _closed_entry(done, tally)
+        finished, open_entries[tag] = open_entries.get(tag), None
+        if finished is not None:
+            yield _closed_entry(finished, tally)
         tally.entries += 1
         opened = _opened_entry(line, head, heads, tally) if not is_cut else None
         tally.unreadable += is_cut
         if opened is not None and (kinds is None or _is_wanted(Record(opened.envelope).kind, kinds)):
-            waiting[tag] = opened
+            open_entries[tag] = opened
     if not line.endswith(b"\n") and tally.limit is None:
-        tally.cut = "its last line has no end"
-    for done in waiting.values():
-        if done is not None:
-            yield _closed_entry(done, tally)
+        tally.cut_reason = "its last line has no end"
+    for finished in open_entries.values():
+        if finished is not None:
+            yield _closed_entry(finished, tally)
 
 
 def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | None) -> Iterator[tuple[bytes, bool]]:
@@ -160,8 +160,8 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
         if line.endswith(b"\n") or len(line) < longest:
             yield line, False
             continue
-        for rest in iter(partial(stream.readline, longest), b""):
-            if rest.endswith(b"\n"):
+        for remainder in iter(partial(stream.readline, longest), b""):
+            if remainder.endswith(b"\n"):
                 break
         yield line + b"\n", True
 
@@ -169,7 +169,7 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
 def begins_as_trace(text: bytes) -> bool:
     """Return whether a line at the beginning of a file starts an entry."""
     return any(
-        (head := _PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
+        (head := _ENTRY_PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
         for line in text.split(b"\n")
     )
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.trace.entries import Tally, entries
-from jupyter_graphbreak.trace.opening import opened
+from jupyter_graphbreak.trace.entries import Tally, read_entries
+from jupyter_graphbreak.trace.opening import open_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import Record
 
-_PREFIX = "V0000 00:00:00.000000 0 jupyter_graphbreak:0] "
+_ENTRY_PREFIX = "V0000 00:00:00.000000 0 jupyter_graphbreak:0] "
 
 
 def read_trace(path: Path) -> list[Record]:
@@ -36,8 +36,8 @@ def read_trace(path: Path) -> list[Record]:
     ValueError
         If it has no trace entries.
     """
-    with opened(path) as stream:
-        records = [entry.record for entry in entries(stream, Tally())]
+    with open_trace(path) as stream:
+        records = [entry.record for entry in read_entries(stream, Tally())]
     if not records:
         raise ValueError(f"{path.name} is not a structured trace: run the program with TORCH_TRACE=FOLDER")
     return records
@@ -47,7 +47,7 @@ def write_trace(path: Path, records: Iterable[Record], comments: Iterable[str] =
     """Write records as a trace, after some comment lines."""
     lines = [f"# {comment}" for comment in comments]
     for record in records:
-        lines.append(_PREFIX + msgspec.json.encode(record.envelope).decode())
+        lines.append(_ENTRY_PREFIX + msgspec.json.encode(record.envelope).decode())
         if record.payload is not None:
             lines += [f"\t{line}" for line in record.payload.split("\n")]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.trace.entries import begins_as_trace
 from jupyter_graphbreak.trace.limits import ReadingLimits
-from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
+from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,31 +73,31 @@ def trace_files(path: Path, limits: ReadingLimits = _LIMITS) -> TraceFiles:
             unreadable += 1
     notes = []
     if unreadable:
-        notes.append(f"{_counted(unreadable, 'file')} in {path.name} could not be opened.")
+        notes.append(f"{_count_with_noun(unreadable, 'file')} in {path.name} could not be opened.")
     if len(candidates) > limits.files:
         notes.append(f"Only {limits.files} files in {path.name} were checked: there are more.")
     if not files:
-        why = f" ({notes[0].rstrip('.')})" if notes else ""
+        first_note = f" ({notes[0].rstrip('.')})" if notes else ""
         raise UnreadableTrace(
-            f"{path}: no structured trace in this folder{why}; run the program with TORCH_TRACE={path}"
+            f"{path}: no structured trace in this folder{first_note}; run the program with TORCH_TRACE={path}"
         )
     return TraceFiles(sorted(files, key=lambda file: (*rank_order(file.name), str(file))), notes)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
     """Yield the regular files in a folder and its subfolders, in order; a file with several links only once."""
-    known: set[tuple[int, int]] = set()
-    for inner in (folder, *_entries_of(folder)):
-        for file in _entries_of(inner) if inner == folder or inner.is_dir() else ():
+    seen: set[tuple[int, int]] = set()
+    for subfolder in (folder, *_sorted_paths_in(folder)):
+        for file in _sorted_paths_in(subfolder) if subfolder == folder or subfolder.is_dir() else ():
             if file.is_file() and not file.name.startswith("."):
                 with contextlib.suppress(OSError):
                     status = file.stat()
-                    if (status.st_dev, status.st_ino) not in known:
-                        known.add((status.st_dev, status.st_ino))
+                    if (status.st_dev, status.st_ino) not in seen:
+                        seen.add((status.st_dev, status.st_ino))
                         yield file
 
 
-def _entries_of(folder: Path) -> list[Path]:
+def _sorted_paths_in(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as listing:
             return sorted(folder / entry.name for entry in itertools.islice(listing, _MAX_NAMES))
@@ -105,7 +105,7 @@ def _entries_of(folder: Path) -> list[Path]:
         return []
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_with_noun(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -130,9 +130,9 @@ def is_trace(file: Path) -> bool:
         If it cannot be read.
     """
     try:
-        with opened(file) as stream:
+        with open_trace(file) as stream:
             return begins_as_trace(stream.read(_HEAD_BYTES))
-    except (TooMuchUnpacked, *DAMAGE):
+    except (TooMuchUnpacked, *DAMAGE_ERRORS):
         return False
 
 
@@ -166,40 +166,40 @@ class RemoteFolder:
             self._storage, path = fsspec.core.url_to_fs(url)
             sizes = self._sizes(path)
         except ImportError as error:  # fsspec itself, or the package for this storage
-            needed = "" if error.name != "fsspec" else ": pip install 'jupyter-graphbreak[storage]'"
-            raise UnreadableTrace(f"{url}: {error}{needed}") from None
+            install_hint = "" if error.name != "fsspec" else ": pip install 'jupyter-graphbreak[storage]'"
+            raise UnreadableTrace(f"{url}: {error}{install_hint}") from None
         except FileNotFoundError:
             raise UnreadableTrace(f"{url}: no such file or folder") from None
         except Exception as error:  # noqa: BLE001 - each storage raises its own errors
             raise UnreadableTrace(f"{url}: {type(error).__name__}: {_one_line(error)}") from None
         if len(sizes) > limits.files:
             self.notes.append(f"Only {limits.files} files in {url} were checked: there are more.")
-        chosen = sorted(itertools.islice(sizes, limits.files), key=lambda name: (*rank_order(name), name))
-        if not chosen:
+        names = sorted(itertools.islice(sizes, limits.files), key=lambda name: (*rank_order(name), name))
+        if not names:
             raise UnreadableTrace(f"{url}: no structured trace in this folder; run the program with TORCH_TRACE=FOLDER")
         #: The size of each file in bytes; the files are in the order in which they are read.
-        self.sizes = {name: sizes[name] for name in chosen}
+        self.sizes = {name: sizes[name] for name in names}
 
     def _sizes(self, path: str) -> dict[str, int]:
         """Return the files at a path and below it, with their sizes."""
         if self._storage.isfile(path):
             return {path: int(self._storage.size(path) or 0)}
-        below = self._storage.find(path, maxdepth=2, detail=True)
-        if not below and not self._storage.exists(path):
+        files = self._storage.find(path, maxdepth=2, detail=True)
+        if not files and not self._storage.exists(path):
             raise FileNotFoundError(path)
         return {
             name: int(details.get("size") or 0)
-            for name, details in sorted(below.items())
+            for name, details in sorted(files.items())
             if not PurePosixPath(name).name.startswith(".") and PurePosixPath(name).name
         }
 
-    def described(self, name: str) -> str:
+    def url_of(self, name: str) -> str:
         """Return the URL of one of the files."""
         url: str = self._storage.unstrip_protocol(name)
         return url
 
     @contextlib.contextmanager
-    def copied(self, name: str) -> Iterator[Path]:
+    def local_copy(self, name: str) -> Iterator[Path]:
         """Copy a file to a temporary folder, which is removed at the end.
 
         Raises
@@ -209,17 +209,17 @@ class RemoteFolder:
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-log-") as folder:
             copy = Path(folder) / PurePosixPath(name).name
-            left = self._limits.download
+            bytes_left = self._limits.download
             try:
                 with self._storage.open(name, "rb") as source, copy.open("wb") as target:
-                    while left >= 0 and (chunk := source.read(_CHUNK)):
+                    while bytes_left >= 0 and (chunk := source.read(_CHUNK)):
                         target.write(chunk)
-                        left -= len(chunk)
+                        bytes_left -= len(chunk)
             except Exception as error:  # noqa: BLE001 - each storage raises its own errors
-                raise UnreadableTrace(f"{self.described(name)}: {type(error).__name__}: {_one_line(error)}") from None
-            if left < 0:
+                raise UnreadableTrace(f"{self.url_of(name)}: {type(error).__name__}: {_one_line(error)}") from None
+            if bytes_left < 0:
                 size = self._limits.download >> 20
-                raise UnreadableTrace(f"{self.described(name)}: larger than {size} MiB; download it, and read the copy")
+                raise UnreadableTrace(f"{self.url_of(name)}: larger than {size} MiB; download it, and read the copy")
             yield copy
 
 

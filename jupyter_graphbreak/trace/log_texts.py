@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import CompileKey
     from jupyter_graphbreak.records.source_texts import FindCell
 
-_DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?)"')
-_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
-_HOME = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
-_SETTINGS = ("nested_graph_breaks", "recompile_limit")
+_TENSOR_DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?)"')
+_LIBRARY_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
+_HOME_FOLDER = re.compile(r"^(?P<home>/(?:home|Users)/[^/]+|/root)/")
+_REPORTED_SETTINGS = ("nested_graph_breaks", "recompile_limit")
 LOG_LIMITATIONS = (
     "A trace log does not say which code Dynamo refuses before it begins (generators, functions called under a "
     "dispatch mode), which resume functions never ran, which part of a line broke the graph (several breaks of one "
@@ -71,13 +71,15 @@ class ProcessFacts:
             case "artifact:dynamo_error":
                 self._failed = True
             case "dynamo_start":
-                self._resume_count += is_resume(_started(record.data))
+                self._resume_count += is_resume(_started_function(record.data))
             case additions.ResumedAt.kind:
                 self._resume_line_count += 1
             case "compilation_metrics":
                 self._read_metrics(record.data)
             case "dynamo_output_graph":
-                self._devices.update(dict.fromkeys(match["device"] for match in _DEVICE.finditer(record.payload or "")))
+                self._devices.update(
+                    dict.fromkeys(match["device"] for match in _TENSOR_DEVICE.finditer(record.payload or ""))
+                )
             case "str":
                 self._read_filename(record.data)
             case _:
@@ -99,8 +101,8 @@ class ProcessFacts:
                 collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
                 collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
-            used = ", ".join(sorted(self._devices)) or "unknown"
-            collected.append(additions.DeviceUsed(requested=used, used=used))
+            devices = ", ".join(sorted(self._devices)) or "unknown"
+            collected.append(additions.DeviceUsed(requested=devices, used=devices))
             collected.append(
                 additions.RunSummary(
                     torch=self._torch,
@@ -119,12 +121,12 @@ class ProcessFacts:
         self._torch = self._torch or metrics.get("pytorch_version")
         self._python = self._python or (str(metrics.get("python_version") or "").partition(" ")[0] or None)
         config = _json(metrics.get("dynamo_config"))
-        self._config = {name: config[name] for name in _SETTINGS if name in config}
+        self._config = {name: config[name] for name in _REPORTED_SETTINGS if name in config}
 
     def _read_filename(self, interned: Any) -> None:
         if not (isinstance(interned, list) and interned and isinstance(interned[0], str)):
             return
-        root, home = _ROOT.match(interned[0]), _HOME.match(interned[0])
+        root, home = _LIBRARY_ROOT.match(interned[0]), _HOME_FOLDER.match(interned[0])
         if root is not None:
             self._roots[root["root"]] = None
             self._roots[f"{root['root']}/site-packages"] = None
@@ -132,7 +134,7 @@ class ProcessFacts:
             self._home = home["home"]
 
 
-def _started(data: Any) -> str:
+def _started_function(data: Any) -> str:
     """Return the name of the function in an entry ``dynamo_start``."""
     stack = data.get("stack") if isinstance(data, dict) else None
     entry = stack[-1] if isinstance(stack, list) and stack else None
@@ -198,13 +200,13 @@ def source_records(
         The folders with readable files. By default, the working folder and those of packages.
     """
     folders = folders if folders is not None else SourceFolders()
-    known = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
+    recorded_filenames = {record.data.get("filename") for record in records if record.kind == "graphbreak_source"}
     without_code = frames_without_code(records)
     mentioned: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
     for filename, line, function, part, code in _mentions(records, without_code):
-        if filename in known:
+        if filename in recorded_filenames:
             continue
         mentioned[filename] = None
         if code:
@@ -212,7 +214,7 @@ def source_records(
         if part == "happened" or (part == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
     sources: list[SourceRecorded] = []
-    changed, outside = [], []
+    changed, outside_folders = [], []
     for filename in itertools.islice(mentioned, _MAX_SOURCES):
         cell = find_cell(filename)
         if cell is not None:
@@ -226,7 +228,7 @@ def source_records(
             changed.append(PurePath(filename).name)
             text = None
         elif text is None and not _is_library(filename) and not folders.may_read(filename):
-            outside.append(filename)
+            outside_folders.append(filename)
         name = PurePath(filename.replace("\\", "/")).name or filename
         if text is None:
             sources.append(SourceRecorded(filename=filename, name=name, lines=quoted))
@@ -235,7 +237,7 @@ def source_records(
         lines = {line: text[line - 1].rstrip("\n") for line in quoted}
         sources.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
     notes = [f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed]
-    hints = [_hint(len(outside))] if outside else []
+    hints = [_source_folder_hint(len(outside_folders))] if outside_folders else []
     return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
@@ -253,8 +255,8 @@ def _verified_segments(
     verified = []
     for segment in source.segments if source is not None else []:
         last = segment.first_line + segment.text.count("\n")
-        inside = [code for line, code in quoted.items() if segment.first_line <= line <= last]
-        if _DEFINITION.match(segment.text) and sum(map(len, inside)) >= _MIN_QUOTED:
+        quoted_in_segment = [code for line, code in quoted.items() if segment.first_line <= line <= last]
+        if _DEFINITION.match(segment.text) and sum(map(len, quoted_in_segment)) >= _MIN_QUOTED:
             verified.append(segment)
     return verified
 
@@ -272,7 +274,7 @@ def _is_library(filename: str) -> bool:
     return filename.startswith("<") or _ANY_MACHINE.module_path(filename) is not None
 
 
-def _hint(number: int) -> str:
+def _source_folder_hint(number: int) -> str:
     files = "a file is" if number == 1 else f"{number} files are"
     return (
         f"Only the lines that the log quotes are shown, because {files} outside the working folder: use "

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_BUFFER = 1 << 20
+_BUFFER_SIZE = 1 << 20
 _LIMITS = ReadingLimits()
-_BLOCK = 1 << 17  # the block size for zstd; the data of a damaged block is lost
+_ZSTD_BLOCK_SIZE = 1 << 17  # the block size for zstd; the data of a damaged block is lost
 #: The exceptions that reading a damaged compressed file raises.
-DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+DAMAGE_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
 class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it reports
@@ -32,7 +32,7 @@ class TooMuchUnpacked(Exception):  # noqa: N818 - reads as the sentence it repor
 
 
 @contextlib.contextmanager
-def opened(
+def open_trace(
     path: Path, on_read: Callable[[int], None] = lambda _: None, limits: ReadingLimits = _LIMITS
 ) -> Iterator[BinaryIO]:
     """Open a file; its first bytes, not its name, determine the compression.
@@ -60,12 +60,12 @@ def opened(
             yield cast("BinaryIO", _LimitedReader(unpacking, _max_size(file, limits)))
         elif first == _ZSTD:
             reader = zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True)
-            yield cast("BinaryIO", _LimitedReader(_buffered(reader, _BLOCK), _max_size(file, limits)))
+            yield cast("BinaryIO", _LimitedReader(_buffered(reader, _ZSTD_BLOCK_SIZE), _max_size(file, limits)))
         else:
             yield counted
 
 
-def _buffered(raw: object, size: int = _BUFFER) -> BinaryIO:
+def _buffered(raw: object, size: int = _BUFFER_SIZE) -> BinaryIO:
     return cast("BinaryIO", io.BufferedReader(cast("io.RawIOBase", raw), size))
 
 
@@ -78,7 +78,7 @@ class _LimitedReader:
 
     def __init__(self, stream: Any, max_size: int) -> None:
         self._stream = stream
-        self._left = max_size
+        self._bytes_left = max_size
 
     def read(self, size: int) -> bytes:
         return self._count_bytes(self._stream.read(size))
@@ -87,8 +87,8 @@ class _LimitedReader:
         return self._count_bytes(self._stream.readline(size))
 
     def _count_bytes(self, text: bytes) -> bytes:
-        self._left -= len(text)
-        if self._left < 0:
+        self._bytes_left -= len(text)
+        if self._bytes_left < 0:
             raise TooMuchUnpacked
         return text
 

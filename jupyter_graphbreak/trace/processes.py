@@ -10,19 +10,19 @@ import msgspec
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import ResumedAt, read_addition
 from jupyter_graphbreak.records.records import (
-    KEPT,
+    NEEDED_ENTRIES,
     CompileTime,
     Record,
     compile_time,
-    encodable,
+    with_encodable_text,
     without_spare_data,
 )
 from jupyter_graphbreak.trace.bytecode import LISTING, resumed_line
-from jupyter_graphbreak.trace.entries import Tally, entries
+from jupyter_graphbreak.trace.entries import Tally, read_entries
 from jupyter_graphbreak.trace.limits import Deadline, ReadingLimits
 from jupyter_graphbreak.trace.log_files import UnreadableTrace, rank_in
 from jupyter_graphbreak.trace.log_texts import ProcessFacts, source_records
-from jupyter_graphbreak.trace.opening import DAMAGE, TooMuchUnpacked, opened
+from jupyter_graphbreak.trace.opening import DAMAGE_ERRORS, TooMuchUnpacked, open_trace
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
 if TYPE_CHECKING:
@@ -91,23 +91,23 @@ _FORMS: dict[str, Any] = {
 _ARTIFACT = dict[str, Any]
 
 
-def checked(record: Record) -> Record | None:
+def validated(record: Record) -> Record | None:
     """Return an entry in a form that can be stored, ``None`` if it does not have the expected form."""
-    data, kind = record.data, record.kind
+    data, entry_kind = record.data, record.kind
     try:
         msgspec.convert(record.envelope, _Context)
-        if kind.startswith("graphbreak_"):
+        if entry_kind.startswith("graphbreak_"):
             read_addition(record)
-        elif kind.startswith("artifact:"):
+        elif entry_kind.startswith("artifact:"):
             msgspec.convert(data, _ARTIFACT)
         else:
-            msgspec.convert(data, _FORMS[kind])
-        return encodable(record)
+            msgspec.convert(data, _FORMS[entry_kind])
+        return with_encodable_text(record)
     except (msgspec.ValidationError, RecursionError, KeyError):
         return None
 
 
-_WANTED_ENTRIES = KEPT | {"artifact:torch_version", "str"}
+_WANTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
 _MAX_CODE = 24 << 20
 #: PyTorch's messages about breaks and errors, with stacks, are shorter.
@@ -226,9 +226,9 @@ class _FileReader:
         self._deadline = deadline
         self._tally = Tally()
         self._by_pid: dict[int, ProcessTrace] = {}
-        self._origins: dict[int, ProcessFacts] = {}
+        self._facts_by_pid: dict[int, ProcessFacts] = {}
         self._payloads: dict[str, str] = {}
-        self._code = 0
+        self._code_size = 0
         self._reduced_graphs = 0
         self._entry_count = 0
         self._text_size = 0
@@ -236,29 +236,31 @@ class _FileReader:
     def processes(self) -> list[ProcessTrace]:
         tally = self._tally
         try:
-            with opened(self._file, self._on_read, self._limits) as stream:
+            with open_trace(self._file, self._on_read, self._limits) as stream:
                 try:
-                    for entry in entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
+                    for entry in read_entries(stream, tally, _WANTED_ENTRIES, self._limits, self._deadline):
                         tally.limit = self._add(entry)
                         if tally.limit is not None:
                             break
                 except TooMuchUnpacked:
                     tally.limit = "it unpacks to far more than a log of its size"
-                except DAMAGE as error:
-                    tally.cut = tally.damage = f"its compression is damaged ({error})"
+                except DAMAGE_ERRORS as error:
+                    tally.cut_reason = tally.compression_problem = f"its compression is damaged ({error})"
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
         if tally.entries == tally.unreadable:
             empty = self._file.stat().st_size == 0
-            what = "the file is empty" if empty else tally.damage or tally.limit or "not a structured trace"
-            raise UnreadableTrace(f"{self._file}: {what}; run the program with TORCH_TRACE=FOLDER")
+            problem = (
+                "the file is empty" if empty else tally.compression_problem or tally.limit or "not a structured trace"
+            )
+            raise UnreadableTrace(f"{self._file}: {problem}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # there are entries, but none that a report needs
             self._by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
-            self._origins[0] = ProcessFacts()
+            self._facts_by_pid[0] = ProcessFacts()
         notes = list(_problem_notes(self._file.name, tally, self._reduced_graphs))
         for pid, process in self._by_pid.items():
             texts = source_records(process.records, self._find_cell, self._folders)
-            process.records += [*texts.records, *self._origins[pid].records([*notes, *texts.notes], texts.hints)]
+            process.records += [*texts.records, *self._facts_by_pid[pid].records([*notes, *texts.notes], texts.hints)]
         return list(self._by_pid.values())
 
     def _add(self, entry: LogEntry) -> str | None:
@@ -269,7 +271,7 @@ class _FileReader:
             if line is None:
                 return None
             unchecked = _resume_record(line, unchecked)
-        record = checked(unchecked)
+        record = validated(unchecked)
         if record is None:
             self._tally.malformed += 1
             return None
@@ -278,14 +280,14 @@ class _FileReader:
             if len(self._by_pid) >= self._limits.processes:
                 return f"more than {self._limits.processes} processes wrote into it"
             process = self._by_pid[entry.process] = ProcessTrace(self._file, entry.process, rank_in(self._file.name))
-            self._origins[entry.process] = ProcessFacts()
+            self._facts_by_pid[entry.process] = ProcessFacts()
         rank = record.envelope.get("rank")
         if isinstance(rank, int):
             process.rank = rank
-        self._origins[entry.process].read(record)
-        timed = compile_time(record)
-        if timed is not None and len(process.compile_times) < _MAX_COMPILE_TIMES:
-            process.compile_times.append(timed)
+        self._facts_by_pid[entry.process].read(record)
+        time = compile_time(record)
+        if time is not None and len(process.compile_times) < _MAX_COMPILE_TIMES:
+            process.compile_times.append(time)
         if record.kind != "artifact:torch_version":
             self._entry_count += 1
             self._text_size += entry.size
@@ -300,8 +302,8 @@ class _FileReader:
         if payload is None:
             return record
         if record.kind == "dynamo_output_graph":
-            self._code += len(payload)
-            if self._code > _MAX_CODE:
+            self._code_size += len(payload)
+            if self._code_size > _MAX_CODE:
                 self._reduced_graphs += 1
                 return Record(record.envelope, "")
         elif len(payload) > _MAX_MESSAGE:
@@ -327,10 +329,10 @@ def _problem_notes(name: str, tally: Tally, reduced_graphs: int) -> Iterator[str
         yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {form}."
     if tally.damaged:
         yield f"{tally.damaged} entries of {name} are damaged: their text does not match their checksum."
-    if tally.foreign:
-        yield f"{tally.foreign} lines of {name} belong to no entry."
-    if tally.cut is not None:
-        yield f"The end of {name} may be missing: {tally.cut}."
+    if tally.stray_lines:
+        yield f"{tally.stray_lines} lines of {name} belong to no entry."
+    if tally.cut_reason is not None:
+        yield f"The end of {name} may be missing: {tally.cut_reason}."
     if tally.limit is not None:
         yield f"Only the first {tally.entries} entries of {name} were read: {tally.limit}."
     if reduced_graphs:

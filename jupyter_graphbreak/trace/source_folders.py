@@ -28,7 +28,7 @@ class SourceFolders:
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
         trusted = [os.curdir, *library_roots(), *folders]
-        self._folders = tuple({_real(folder).rstrip(os.sep) + os.sep for folder in trusted})
+        self._folders = tuple({_real_path(folder).rstrip(os.sep) + os.sep for folder in trusted})
 
     def lines(self, filename: str) -> list[str] | None:
         """Return the lines of a source file with line ends; ``None`` if it may not or cannot be read.
@@ -51,5 +51,5 @@ class SourceFolders:
         return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - resolves no link
 
 
-def _real(path: str | Path) -> str:
+def _real_path(path: str | Path) -> str:
     return os.path.realpath(path)

@@ -11,7 +11,7 @@ from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.remedies import breaks_of, change_lines, code_of, outcome
+from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_of
 from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
@@ -21,25 +21,27 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 _MAX_LINES, _MAX_LINE, _MAX_CELL = 200, 1_000, 400
-_SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
+_SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
 #: GitHub limits a comment to 65,536 characters.
 _MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
-def render_markdown(reports: Sequence[Report], titles: Sequence[str] = (), new: Sequence[AbstractSet[str]] = ()) -> str:
+def render_markdown(
+    reports: Sequence[Report], titles: Sequence[str] = (), new_break_ids: Sequence[AbstractSet[str]] = ()
+) -> str:
     """Return reports as Markdown.
 
     Parameters
     ----------
     titles : sequence of str
         One title per report, if there are several.
-    new : sequence of set of str
+    new_break_ids : sequence of set of str
         For each report, the ids of the breaks that a gate does not allow.
     """
     parts = []
     for index, report in enumerate(map(shown_part, reports[:_MAX_REPORTS])):
         title = titles[index] if index < len(titles) else ""
-        parts.append(_report(report, title, new[index] if index < len(new) else frozenset()))
+        parts.append(_render_report(report, title, new_break_ids[index] if index < len(new_break_ids) else frozenset()))
     if len(reports) > _MAX_REPORTS:
         parts.append(f"and {len(reports) - _MAX_REPORTS} more reports")
     return "\n\n".join(parts)
@@ -53,18 +55,19 @@ def render_markdown_lines(head: str, lines: Sequence[str]) -> str:
     return "\n\n".join([f"**{_escape(head)}**", *([_fence("\n".join(shown))] if lines else [])])
 
 
-def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
+def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) -> str:
     summary = summary_line(report)
     parts = [f"**{_escape(title)}**: {_escape(summary)}" if title else f"**compile_explain**: {_escape(summary)}"]
     if report.breaks:
         rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]
         rows += [
-            _row(report, number, break_, new) for number, break_ in enumerate(report.breaks[:_MAX_BREAKS], start=1)
+            _render_row(report, number, break_, new_break_ids)
+            for number, break_ in enumerate(report.breaks[:_MAX_BREAKS], start=1)
         ]
         if len(report.breaks) > _MAX_BREAKS:
             rows.append(f"| | and {len(report.breaks) - _MAX_BREAKS} more | | | |")
         parts.append("\n".join(rows))
-    parts += _remedies(report)
+    parts += _render_remedies(report)
     text = render_text(report)
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT].rpartition("\n")[0] + "\n..."
@@ -72,36 +75,36 @@ def _report(report: Report, title: str, new: AbstractSet[str]) -> str:
     return "\n\n".join(parts)
 
 
-def _remedies(report: Report) -> list[str]:
+def _render_remedies(report: Report) -> list[str]:
     """Return the remedies that work, with their changes collapsed."""
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     for remedy in working[:_MAX_REMEDIES]:
-        head = f"{breaks_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
-        differs = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
+        head = f"{target_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
         text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT]
         block = _fence(text, "diff" if lines else "python")
-        parts.append(f"<details><summary>{_escape(head)}</summary>\n{differs}\n\n{block}\n\n</details>")
+        parts.append(f"<details><summary>{_escape(head)}</summary>\n{differences}\n\n{block}\n\n</details>")
     return parts
 
 
-def _row(report: Report, number: int, break_: Break, new: AbstractSet[str]) -> str:
+def _render_row(report: Report, number: int, break_: Break, new_break_ids: AbstractSet[str]) -> str:
     cause = _escape(reason_of(break_))
     if is_known_page(break_.url):
         cause = f"[{cause}]({break_.url})"
     code = one_line(break_.location.code) if break_.location is not None and break_.location.code else ""
-    shown = f"<code>{_escape(code)}</code>" if code else ""
-    sign = f"**{number} new**" if break_.id in new else str(number)
-    then = _escape("; ".join(aftermath(report, break_)))
-    return f"| {sign} | {_escape(place(report, break_.location))} | {shown} | {cause} | {then} |"
+    code_markup = f"<code>{_escape(code)}</code>" if code else ""
+    sign = f"**{number} new**" if break_.id in new_break_ids else str(number)
+    aftermath_text = _escape("; ".join(aftermath(report, break_)))
+    return f"| {sign} | {_escape(place(report, break_.location))} | {code_markup} | {cause} | {aftermath_text} |"
 
 
 def _escape(text: str) -> str:
     """Escape and shorten text to one line that contains no markup, no mention and no end of a table cell."""
     text = one_line(text)
     text = text if len(text) <= _MAX_CELL else f"{text[:_MAX_CELL]}..."
-    return _SPECIAL.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)
+    return _SPECIAL_CHARACTER.sub(lambda match: match[0] if match[0] in "(),.;:=/'+-" else f"&#{ord(match[0])};", text)
 
 
 def _fence(text: str, language: str = "text") -> str:

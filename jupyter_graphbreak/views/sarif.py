@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Edit, Remedy
     from jupyter_graphbreak.report.schema import Break, Report
 
-_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_HOME = "https://pypi.org/project/jupyter-graphbreak/"
+_SCHEMA_PAGE = "https://json.schemastore.org/sarif-2.1.0.json"
+_PROJECT_PAGE = "https://pypi.org/project/jupyter-graphbreak/"
 
 #: Limits: fixes per break, characters per fix and of all fixes. A longer fix was not written by us, or is truncated.
 _MAX_FIXES, _MAX_FIX, _MAX_FIX_TEXT = 20, 200_000, 4_000_000
 
 
 def render_sarif(
-    reports: Sequence[Report], version: str, new: Sequence[AbstractSet[str]] | None = None, notebook: str | None = None
+    reports: Sequence[Report],
+    version: str,
+    new_break_ids: Sequence[AbstractSet[str]] | None = None,
+    notebook: str | None = None,
 ) -> str:
     """Return reports as one run of SARIF.
 
@@ -41,7 +44,7 @@ def render_sarif(
     ----------
     version : str
         The version of this package.
-    new : sequence of set of str or None
+    new_break_ids : sequence of set of str or None
         For each report, the ids of the breaks that a gate does not allow; ``None`` if there is no gate.
     notebook : str or None
         The path of the notebook whose cells were reported.
@@ -51,28 +54,30 @@ def render_sarif(
     budget = [_MAX_FIX_TEXT]
     for index, report in enumerate(map(shown_part, reports)):
         for break_ in report.breaks:
-            rules.setdefault(_rule_id(break_), _rule(break_))
-            result = _result(report, break_, notebook, budget)
-            if new is not None:
-                is_new = break_.id in new[index]
+            rules.setdefault(_rule_id(break_), _rule_of(break_))
+            result = _result_of(report, break_, notebook, budget)
+            if new_break_ids is not None:
+                is_new = break_.id in new_break_ids[index]
                 result["level"] = "error" if is_new else "note"
                 result["baselineState"] = "new" if is_new else "unchanged"
-            known = results.setdefault(result["partialFingerprints"]["graphbreak/v1"] + _line(result), result)
+            first_result = results.setdefault(
+                result["partialFingerprints"]["graphbreak/v1"] + _region_key(result), result
+            )
             if result.get("baselineState") == "new":
-                known.update(level="error", baselineState="new")
+                first_result.update(level="error", baselineState="new")
     places = {name: index for index, name in enumerate(rules)}
     for result in results.values():
         result["ruleIndex"] = places[result["ruleId"]]
-    driver = {"name": "graphbreak", "version": version, "informationUri": _HOME, "rules": list(rules.values())}
+    driver = {"name": "graphbreak", "version": version, "informationUri": _PROJECT_PAGE, "rules": list(rules.values())}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results.values())}
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return json.dumps({"$schema": _SCHEMA_PAGE, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _rule_id(break_: Break) -> str:
     return break_.gb_id or re.sub(r"\W+", "-", break_.gb_type).strip("-").lower()[:80] or "break"
 
 
-def _rule(break_: Break) -> dict[str, Any]:
+def _rule_of(break_: Break) -> dict[str, Any]:
     rule: dict[str, Any] = {
         "id": _rule_id(break_),
         "name": "GraphBreak",
@@ -83,7 +88,7 @@ def _rule(break_: Break) -> dict[str, Any]:
     return rule
 
 
-def _result(report: Report, break_: Break, notebook: str | None, budget: list[int]) -> dict[str, Any]:
+def _result_of(report: Report, break_: Break, notebook: str | None, budget: list[int]) -> dict[str, Any]:
     """Return a break as a SARIF result.
 
     Parameters
@@ -92,17 +97,21 @@ def _result(report: Report, break_: Break, notebook: str | None, budget: list[in
         The number of characters left for fixes; the fixes of this result are subtracted from it.
     """
     sources = lookup.sources(report)
-    own = _place_in_own_code(break_, sources)
+    annotated_place = _place_in_own_code(break_, sources)
     sentences = [
         f"Graph break: {break_.gb_type}",
         *aftermath(report, break_),
         *(advice.text for advice in guidance(report, break_)[:1]),
     ]
-    if own is not break_.location:
+    if annotated_place is not break_.location:
         sentences.insert(1, f"at {place(report, break_.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
-    path = sources[own.source].path if own is not None and own.source in sources else None
-    fingerprint = repr((own and (path, own.function, own.code), break_.gb_type))
+    path = (
+        sources[annotated_place.source].path
+        if annotated_place is not None and annotated_place.source in sources
+        else None
+    )
+    fingerprint = repr((annotated_place and (path, annotated_place.function, annotated_place.code), break_.gb_type))
     result: dict[str, Any] = {
         "ruleId": _rule_id(break_),
         "level": "error" if break_.outcome == "error" else "warning",
@@ -114,13 +123,13 @@ def _result(report: Report, break_: Break, notebook: str | None, budget: list[in
         length = sum(len(edit.old) + len(edit.new) for edit in remedy.edits)
         if length <= min(budget[0], _MAX_FIX) and _is_fix(remedy, sources):
             budget[0] -= length
-            fixes.append(_fix(remedy, sources))
+            fixes.append(_fix_of(remedy, sources))
     if fixes:
         result["fixes"] = fixes
-    if own is not None:
-        result["locations"] = [_location(own, sources, notebook)]
-    if break_.location is not None and own is not break_.location:
-        result["relatedLocations"] = [{"id": 1, **_location(break_.location, sources, notebook)}]
+    if annotated_place is not None:
+        result["locations"] = [_location_of(annotated_place, sources, notebook)]
+    if break_.location is not None and annotated_place is not break_.location:
+        result["relatedLocations"] = [{"id": 1, **_location_of(break_.location, sources, notebook)}]
     return result
 
 
@@ -131,20 +140,20 @@ def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
     return remedy.verdict in WORKING and in_files
 
 
-def _fix(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
+def _fix_of(remedy: Remedy, sources: dict[str, Source]) -> dict[str, Any]:
     changes: dict[str, list[dict[str, Any]]] = {}
     for edit in remedy.edits:
-        changes.setdefault(sources[edit.source].path or "", []).append(_replacement(edit))
+        changes.setdefault(sources[edit.source].path or "", []).append(_replacement_of(edit))
     return {
         "description": {"text": f"{one_line(remedy.title)}: {one_line(outcome(remedy))}"},
         "artifactChanges": [
-            {"artifactLocation": _artifact(path), "replacements": replacements}
+            {"artifactLocation": _artifact_location(path), "replacements": replacements}
             for path, replacements in changes.items()
         ],
     }
 
 
-def _replacement(edit: Edit) -> dict[str, Any]:
+def _replacement_of(edit: Edit) -> dict[str, Any]:
     region = {"startLine": edit.first_line, "startColumn": 1, "endLine": edit.last_line + 1, "endColumn": 1}
     if edit.new and edit.last_line >= edit.first_line:  # keep the last line break: the file may not end with one
         region |= {"endLine": edit.last_line, "endColumn": len(edit.old.rpartition("\n")[2]) + 1}
@@ -155,11 +164,11 @@ def _replacement(edit: Edit) -> dict[str, Any]:
 def _place_in_own_code(break_: Break, sources: dict[str, Source]) -> Location | None:
     """Return the innermost place of a break in the reader's own code, the line that can be annotated."""
     stack = [*break_.stack, *([break_.location] if break_.location is not None else [])]
-    own = [place for place in stack if place.source in sources and sources[place.source].kind != "library"]
-    return own[-1] if own else break_.location
+    own_places = [place for place in stack if place.source in sources and sources[place.source].kind != "library"]
+    return own_places[-1] if own_places else break_.location
 
 
-def _location(place: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
+def _location_of(place: Location, sources: dict[str, Source], notebook: str | None) -> dict[str, Any]:
     source = sources.get(place.source)
     region: dict[str, Any] = {"startLine": max(place.line, 1), "endLine": max(place.end_line, place.line, 1)}
     if place.column is not None and place.end_column is not None:
@@ -167,7 +176,7 @@ def _location(place: Location, sources: dict[str, Source], notebook: str | None)
     if place.code:
         region["snippet"] = {"text": plain(place.code.replace("\n", " "))}
     path = source.path if source is not None else None
-    physical: dict[str, Any] = {"artifactLocation": _artifact(path or notebook or "notebook.ipynb")}
+    physical: dict[str, Any] = {"artifactLocation": _artifact_location(path or notebook or "notebook.ipynb")}
     location: dict[str, Any] = {"physicalLocation": physical}
     if path is not None:
         physical["region"] = region
@@ -179,7 +188,7 @@ def _location(place: Location, sources: dict[str, Source], notebook: str | None)
     return location
 
 
-def _artifact(path: str) -> dict[str, str]:
+def _artifact_location(path: str) -> dict[str, str]:
     path = path.replace("\\", "/")
     if path.startswith("/"):
         return {"uri": "file://" + quote(path)}
@@ -188,6 +197,6 @@ def _artifact(path: str) -> dict[str, str]:
     return {"uri": quote(path), "uriBaseId": "%SRCROOT%"}
 
 
-def _line(result: dict[str, Any]) -> str:
+def _region_key(result: dict[str, Any]) -> str:
     places = result.get("locations") or [{}]
     return repr(places[0].get("physicalLocation", {}).get("region")) + repr(places[0].get("message"))

@@ -21,7 +21,7 @@ from jupyter_graphbreak.views.words.groups import (
     break_groups,
     cost_of_all,
     numbers_of,
-    several_causes,
+    text_of_several_causes,
 )
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
 from jupyter_graphbreak.views.words.jobs import (
@@ -34,7 +34,7 @@ from jupyter_graphbreak.views.words.jobs import (
 )
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
-from jupyter_graphbreak.views.words.permission import UNREMARKABLE, permission
+from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, permission
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -46,16 +46,16 @@ from jupyter_graphbreak.views.words.recompilation import (
 )
 from jupyter_graphbreak.views.words.remedies import (
     DiffLine,
-    basis,
-    breaks_of,
     change_lines,
     code_of,
     compatible_remedies,
+    evidence_or_reason,
     has_separate_code,
+    number_of_break_showing,
     outcome,
     remedies_for_break,
     remedies_for_frame,
-    shown_elsewhere,
+    target_of,
     trials_sentence,
     verdict_label,
 )
@@ -81,7 +81,7 @@ INDENT = "    "
 _MAX_SENTENCE = 20_000
 
 
-def wrapped(head: str, text: str, indent: str = INDENT) -> list[str]:
+def wrap(head: str, text: str, indent: str = INDENT) -> list[str]:
     """Wrap a sentence at 100 columns; further lines are indented to the first word."""
     words = one_line(text if len(text) <= _MAX_SENTENCE else f"{text[:_MAX_SENTENCE]}...").split(" ")
     lines, line = [], indent + head
@@ -93,7 +93,7 @@ def wrapped(head: str, text: str, indent: str = INDENT) -> list[str]:
     return [*lines, line.rstrip()]
 
 
-def cut(line: str) -> str:
+def cut_line(line: str) -> str:
     """Truncate a line to 100 columns."""
     line = plain(line[: WIDTH + 1])
     return line if len(line) <= WIDTH else line[: WIDTH - 3].rstrip() + "..."
@@ -101,23 +101,23 @@ def cut(line: str) -> str:
 
 def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
-    lines = [*wrapped("", f"front ends on {call_of(frontends)} | torch {frontends.torch}", indent="")]
-    names = max((len(tried.frontend) for tried in frontends.verdicts), default=0)
+    lines = [*wrap("", f"front ends on {call_of(frontends)} | torch {frontends.torch}", indent="")]
+    names = max((len(checked.frontend) for checked in frontends.verdicts), default=0)
     words = max(len(word) for word in OUTCOMES.values())
-    for tried in frontends.verdicts:
+    for checked in frontends.verdicts:
         counts = ""
-        if tried.graphs is not None:
-            counts = f"{counted(tried.graphs, 'graph')}, {counted(tried.breaks or 0, 'break')}"
-        lines.append(f" {tried.frontend:<{names}}  {OUTCOMES[tried.outcome]:<{words}}  {counts}".rstrip())
-        for sentence in details(frontends, tried):
-            lines += wrapped("", sentence)
+        if checked.graphs is not None:
+            counts = f"{counted(checked.graphs, 'graph')}, {counted(checked.breaks or 0, 'break')}"
+        lines.append(f" {checked.frontend:<{names}}  {OUTCOMES[checked.outcome]:<{words}}  {counts}".rstrip())
+        for sentence in details(frontends, checked):
+            lines += wrap("", sentence)
     for sentence in legend(frontends):
-        lines += wrapped("", sentence, indent="")
+        lines += wrap("", sentence, indent="")
     return "\n".join(map(plain, lines))
 
 
 #: If there are more breaks, notes or sources than this, the rest are counted.
-_MAX_LISTED = 50
+_MAX_ITEMS = 50
 
 
 def render_changes(changes: Changes) -> list[str]:
@@ -125,24 +125,24 @@ def render_changes(changes: Changes) -> list[str]:
     changes = bounded(changes)
     width = max((len(change.change) + 1 for change in changes.breaks), default=0)
     name = plain(changes.before.name or "the run before")
-    lines = wrapped("", f"since {name}: {headline(changes)}", "")
-    lines += wrapped("", ", ".join(changed_figures(changes)))
+    lines = wrap("", f"since {name}: {headline(changes)}", "")
+    lines += wrap("", ", ".join(changed_figures(changes)))
     lines += [
-        cut(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
-        for change in changes.breaks[:_MAX_LISTED]
+        cut_line(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
+        for change in changes.breaks[:_MAX_ITEMS]
     ]
-    if len(changes.breaks) > _MAX_LISTED:
-        lines.append(f"    and {len(changes.breaks) - _MAX_LISTED} more")
+    if len(changes.breaks) > _MAX_ITEMS:
+        lines.append(f"    and {len(changes.breaks) - _MAX_ITEMS} more")
     return lines
 
 
 #: The maximum numbers of remedies to name: of those that work or, if none works, of those that do not.
 _MAX_NAMED, _MAX_FAILED = 4, 3
 #: About this many characters of the outcome of a failed trial, and at most this many lines of a change, are shown.
-_MAX_TRIAL = 160
+_MAX_TRIAL_LENGTH = 160
 _MAX_REMEDY_LINES = 12
 #: If a change is too long, at most this many lines of each part that it removes are shown.
-_MAX_REMOVED = 2
+_MAX_REMOVED_LINES = 2
 #: About this many characters of a cause, and at most this many characters of a list of break numbers, are shown.
 _MAX_CAUSE, _MAX_NUMBERS = 280, 40
 _DEEPER_INDENT = INDENT + "     "
@@ -164,11 +164,13 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     person = [_advice_once(decision, number, first_breaks) for decision in decisions]
     why = why_untried(report, remedies)
     untried = (
-        wrapped("not tried: ", _advice_once(whole_clauses(_plain(why), _MAX_TRIAL), number, first_breaks))
+        wrap(
+            "not tried: ", _advice_once(whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH), number, first_breaks)
+        )
         if why
         else []
     )
-    trials = _trials(report, dataclasses.replace(remedies, person=person), number)
+    trials = _trial_lines(report, dataclasses.replace(remedies, person=person), number)
     no_trials = [] if remedies.untried else [f"{INDENT}tried: nothing, no known remedy applies"]
     return [*untried, *trials] or no_trials
 
@@ -176,7 +178,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
 def remedies_of_frame(report: Report, skipped: Skipped) -> list[str]:
     """Return the remedies for a function that runs eagerly without a break."""
     remedies = remedies_for_frame(report, skipped)
-    return _trials(report, remedies, None) if remedies is not None else []
+    return _trial_lines(report, remedies, None) if remedies is not None else []
 
 
 def combined_remedies(report: Report) -> list[str]:
@@ -184,56 +186,62 @@ def combined_remedies(report: Report) -> list[str]:
     chosen = compatible_remedies(report)
     if len(chosen) < 2:  # noqa: PLR2004
         return []
-    named = joined([f"{_plain(remedy.title)} ({breaks_of(report, remedy)})" for remedy in chosen], "; ")
-    return wrapped("", f"compatible remedies (each was tested alone): {named}", indent="")
+    remedies_text = joined(
+        [f"{_without_backticks(remedy.title)} ({target_of(report, remedy)})" for remedy in chosen], "; "
+    )
+    return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
 
-def _trials(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
+def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) -> list[str]:
     lines: list[str] = []
     is_shown = False
     by_title = {remedy.title: remedy for remedy in reversed(remedies.working)}  # the best of each
     working = list(reversed(by_title.values()))
     for remedy in working[:_MAX_NAMED]:
-        elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
-        if elsewhere is not None:
-            lines += wrapped("fix: ", f"{_plain(remedy.title)}: {remedy.verdict}, see break {elsewhere}")
+        other_break = number_of_break_showing(report, remedy, number) if number is not None else None
+        if other_break is not None:
+            lines += wrap("fix: ", f"{_without_backticks(remedy.title)}: {remedy.verdict}, see break {other_break}")
         elif is_shown:
-            lines += wrapped("or: ", f"{_plain(remedy.title)}: {verdict_label(remedy)}")
+            lines += wrap("or: ", f"{_without_backticks(remedy.title)}: {verdict_label(remedy)}")
         else:
-            lines += _working_remedy(report, remedy)
+            lines += _working_remedy_lines(report, remedy)
             is_shown = True
     if len(working) > _MAX_NAMED:
         lines.append(f"{INDENT}and {len(working) - _MAX_NAMED} more that work")
     if remedies.working:
-        tried = trials_sentence(remedies)
-        lines += wrapped("", _plain(tried)) if tried else []
+        outcome_of_others = trials_sentence(remedies)
+        lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
     else:
         for remedy in remedies.failed[:_MAX_FAILED]:
-            elsewhere = shown_elsewhere(report, remedy, number) if number is not None else None
+            other_break = number_of_break_showing(report, remedy, number) if number is not None else None
             is_tried = remedy.verdict != "not tried"
-            came = whole_clauses(_plain(outcome(remedy) if is_tried else basis(remedy)), _MAX_TRIAL)
-            if elsewhere is not None:
-                came = f"{verdict_label(remedy)}, see break {elsewhere}" if is_tried else f"see break {elsewhere}"
-            lines += wrapped("tried: " if is_tried else "not tried: ", f"{_plain(remedy.title)}: {came}")
+            result = whole_clauses(
+                _without_backticks(outcome(remedy) if is_tried else evidence_or_reason(remedy)), _MAX_TRIAL_LENGTH
+            )
+            if other_break is not None:
+                result = f"{verdict_label(remedy)}, see break {other_break}" if is_tried else f"see break {other_break}"
+            lines += wrap("tried: " if is_tried else "not tried: ", f"{_without_backticks(remedy.title)}: {result}")
         if len(remedies.failed) > _MAX_FAILED:
             lines.append(f"{INDENT}and {counted(len(remedies.failed) - _MAX_FAILED, 'more trial')} that failed")
-        lines += [line for decision in remedies.person[:_MAX_NAMED] for line in wrapped("", decision)]
+        lines += [line for decision in remedies.person[:_MAX_NAMED] for line in wrap("", decision)]
     return lines
 
 
-def _working_remedy(report: Report, remedy: Remedy) -> list[str]:
-    lines = wrapped("fix: ", _plain(remedy.title))
-    lines += wrapped("", _plain(outcome(remedy)), _DEEPER_INDENT)
+def _working_remedy_lines(report: Report, remedy: Remedy) -> list[str]:
+    lines = wrap("fix: ", _without_backticks(remedy.title))
+    lines += wrap("", _without_backticks(outcome(remedy)), _DEEPER_INDENT)
     if remedy.differences:
         more = len(remedy.differences) - 1
-        lines += wrapped(
-            "differs: ", _plain(remedy.differences[0]) + (f" (and {more} more)" if more else ""), _DEEPER_INDENT
+        lines += wrap(
+            "differs: ",
+            _without_backticks(remedy.differences[0]) + (f" (and {more} more)" if more else ""),
+            _DEEPER_INDENT,
         )
     changes = _without_long_removals(change_lines(report, remedy))
     shown = [line.text if line.sign == "@" else f"{line.sign}{line.text}" for line in changes]
     if has_separate_code(remedy):
         shown += code_of(remedy).split("\n")
-    return lines + [cut(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown)]
+    return lines + [cut_line(f"{_DEEPER_INDENT}  {line.expandtabs(4)}") for line in _first_lines(shown)]
 
 
 def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
@@ -243,9 +251,9 @@ def _without_long_removals(lines: list[DiffLine]) -> list[DiffLine]:
     shown: list[DiffLine] = []
     for sign, run in groupby(lines, key=lambda line: line.sign):
         removed = list(run)
-        is_long = sign == "-" and len(removed) > _MAX_REMOVED + 1
-        shown += removed[:_MAX_REMOVED] if is_long else removed
-        shown += [DiffLine("@", f"... {len(removed) - _MAX_REMOVED} more lines removed")] if is_long else []
+        is_long = sign == "-" and len(removed) > _MAX_REMOVED_LINES + 1
+        shown += removed[:_MAX_REMOVED_LINES] if is_long else removed
+        shown += [DiffLine("@", f"... {len(removed) - _MAX_REMOVED_LINES} more lines removed")] if is_long else []
     return shown
 
 
@@ -255,7 +263,7 @@ def _first_lines(lines: Sequence[str]) -> list[str]:
     return [*lines[:_MAX_REMEDY_LINES], f"... and {len(lines) - _MAX_REMEDY_LINES} more lines"]
 
 
-def _plain(text: str) -> str:
+def _without_backticks(text: str) -> str:
     return text.replace("`", "")
 
 
@@ -278,29 +286,35 @@ def render_text(report: Report) -> str:
     the user's code cannot control the terminal. A report with three breaks has at most 120 lines.
     """
     report = shown_part(report)
-    lines = [*wrapped("", plain(verdict(report).text.replace("`", "")), ""), *_figures(report), *_measured(report)]
+    lines = [
+        *wrap("", plain(verdict(report).text.replace("`", "")), ""),
+        *_figures_line(report),
+        *_measurement_lines(report),
+    ]
     if report.changes is not None:
         lines += render_changes(report.changes)
     groups = break_groups(report)
-    shown = 0
+    shown_breaks = 0
     first_breaks: dict[str, int] = {}
-    for group in groups[:_MAX_LISTED]:
-        shown += len(group.breaks)
+    for group in groups[:_MAX_ITEMS]:
+        shown_breaks += len(group.breaks)
         lines += (
-            _break(report, group.breaks[0], first_breaks) if group.is_single else _breaks(report, group, first_breaks)
+            _break_lines(report, group.breaks[0], first_breaks)
+            if group.is_single
+            else _group_lines(report, group, first_breaks)
         )
-    if len(groups) > _MAX_LISTED:
-        lines.append(f"{INDENT}and {len(report.breaks) - shown} more breaks")
-    lines += _eager_without_break(report)
-    lines += _paths(report)
+    if len(groups) > _MAX_ITEMS:
+        lines.append(f"{INDENT}and {len(report.breaks) - shown_breaks} more breaks")
+    lines += _eager_function_lines(report)
+    lines += _path_lines(report)
     lines += combined_remedies(report)
-    lines += _recompiles(report)
-    lines += _error(report)
-    for note in report.diagnostics[:_MAX_LISTED]:
-        lines += wrapped(f"{note.level}: ", note.message, indent="")
-    if len(report.diagnostics) > _MAX_LISTED:
-        lines.append(f"and {len(report.diagnostics) - _MAX_LISTED} more notes")
-    return "\n".join([*lines, *_listings(report)])
+    lines += _recompile_lines(report)
+    lines += _error_lines(report)
+    for note in report.diagnostics[:_MAX_ITEMS]:
+        lines += wrap(f"{note.level}: ", note.message, indent="")
+    if len(report.diagnostics) > _MAX_ITEMS:
+        lines.append(f"and {len(report.diagnostics) - _MAX_ITEMS} more notes")
+    return "\n".join([*lines, *_listing_lines(report)])
 
 
 def summary_line(report: Report) -> str:
@@ -308,64 +322,64 @@ def summary_line(report: Report) -> str:
     return plain(summary(shown_part(report)))
 
 
-def _figures(report: Report) -> list[str]:
+def _figures_line(report: Report) -> list[str]:
     """Return the line of figures, or no line if there is nothing to count."""
-    return wrapped("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
+    return wrap("", " | ".join(figures(report)), "") if report.frames or report.breaks or report.skipped else []
 
 
-def _measured(report: Report) -> list[str]:
+def _measurement_lines(report: Report) -> list[str]:
     """Return lines about how much of the run was compiled, whether that pays, and whether the result is right."""
     sentences = [row.label for row in about(report)]
     sentences += [row.label for section in measurements(report) for row in section.rows]
-    return [line for sentence in sentences[:_MAX_LISTED] for line in wrapped("", sentence, indent="")]
+    return [line for sentence in sentences[:_MAX_ITEMS] for line in wrap("", sentence, indent="")]
 
 
-def _break(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
+def _break_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    cause = whole_clauses(_cause(break_), _MAX_CAUSE)
-    lines = [_place_line(report, f"{number:>2}", break_), *wrapped("", cause)]
-    path = _path(report, break_)
+    cause = whole_clauses(_cause_text(break_), _MAX_CAUSE)
+    lines = [_place_line(report, f"{number:>2}", break_), *wrap("", cause)]
+    path = _call_path(report, break_)
     if path:
-        lines.append(cut(f"{INDENT}called from {path}"))
-    lines += [line for words in _aftermath(report, break_) for line in wrapped("", words)]
-    allowed = permission(report, break_)
-    effects = [] if allowed in UNREMARKABLE else [allowed]
+        lines.append(cut_line(f"{INDENT}called from {path}"))
+    lines += [line for words in _aftermath_lines(report, break_) for line in wrap("", words)]
+    permission_text = permission(report, break_)
+    effects = [] if permission_text in WITHOUT_SETTING else [permission_text]
     effects += filter(None, [graphs_added(break_), break_time(report, break_)])
-    lines += wrapped("", "; ".join(effects)) if effects else []
+    lines += wrap("", "; ".join(effects)) if effects else []
     remedies = remedies_of_break(report, number, break_, first_breaks)
     if _shows_advice(report, break_):
-        lines += _advice(report, break_, first_breaks)
+        lines += _advice_lines(report, break_, first_breaks)
     return [*lines, *remedies]
 
 
-def _breaks(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
+def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> list[str]:
     """Return several breaks with one cause: the cause, the first places, and the advice, once."""
     first, total = group.breaks[0], len(group.breaks)
-    cause = _plain(several_causes(group.breaks)) or whole_clauses(_cause(first), _MAX_CAUSE)
-    numbered = numbers_of(report, group.breaks)
-    head = f"{numbered}  " if len(numbered) <= _MAX_NUMBERS else ""
-    lines = wrapped(head, f"{cause}: {counted(total, 'break')}", "")
+    cause = _without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(_cause_text(first), _MAX_CAUSE)
+    numbers_text = numbers_of(report, group.breaks)
+    head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS else ""
+    lines = wrap(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
     if total > _MAX_PLACES:
         lines.append(f"{INDENT}and {total - _MAX_PLACES} more")
     cost = cost_of_all(group.breaks)
-    lines += wrapped("", cost) if cost else []
+    lines += wrap("", cost) if cost else []
     if _shows_advice(report, first):
-        lines += _advice(report, first, first_breaks)
+        lines += _advice_lines(report, first, first_breaks)
     remedy = best_remedy(report, first)
     if remedy is None or len(remedy.breaks) > 1:
         return [*lines, *remedies_of_break(report, numbers[first.id], first, first_breaks)]
-    return [*lines, *wrapped("fix: ", f"{_plain(remedy.title)}, at each of them: {verdict_label(remedy)}")]
+    return [*lines, *wrap("fix: ", f"{_without_backticks(remedy.title)}, at each of them: {verdict_label(remedy)}")]
 
 
 def _place_line(report: Report, head: str, break_: Break) -> str:
     code = one_line(brief_code(break_.location.code)) if break_.location is not None else ""
     line = f"{head}  {place(report, break_.location)}"
-    return cut(f"{line}   {code}" if code else line)
+    return cut_line(f"{line}   {code}" if code else line)
 
 
-def _cause(break_: Break) -> str:
+def _cause_text(break_: Break) -> str:
     cause = reason_of(break_).replace("`", "")
     if break_.gb_id is None and break_.explanation:
         cause += f": {break_.explanation.splitlines()[0]}"
@@ -380,36 +394,36 @@ def _shows_advice(report: Report, break_: Break) -> bool:
     return trials is None or bool(trials.untried) or not (trials.person or best_remedy(report, break_))
 
 
-def _advice(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
+def _advice_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:
     number = break_numbers(report)[break_.id]
-    first = guidance(report, break_)[:1]
-    return [line for advice in first for line in wrapped("do: ", _advice_once(advice.text, number, first_breaks))]
+    first_advice = guidance(report, break_)[:1]
+    return [line for advice in first_advice for line in wrap("do: ", _advice_once(advice.text, number, first_breaks))]
 
 
-def _aftermath(report: Report, break_: Break) -> list[str]:
+def _aftermath_lines(report: Report, break_: Break) -> list[str]:
     """Describe the run after a break; an error in the sentence of :func:`permission` is not repeated."""
     lines = aftermath(report, break_)
     if break_.outcome == "error" and lines[-1].endswith("an error"):
-        last = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
-        return [*lines[:-1], *([last] if last else [])]
+        last_line = lines[-1].removesuffix("an error").rstrip(", ").removesuffix("then").rstrip(", ")
+        return [*lines[:-1], *([last_line] if last_line else [])]
     return lines
 
 
-def _path(report: Report, break_: Break) -> str:
+def _call_path(report: Report, break_: Break) -> str:
     """Return the calls that lead to a break; in a long path, the calls of libraries in the middle are left out."""
     stack = break_.stack[:-1]
     if not stack:
         return ""
     kinds = {source.id: source.kind for source in report.sources}
     # The most informative calls are the first, the reader's innermost one, the last, and the reader's other ones.
-    own = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
-    order = dict.fromkeys([0, *own[:1], len(stack) - 1, *own, *reversed(range(len(stack)))])
+    own_calls = [index for index, call in enumerate(stack) if kinds.get(call.source) != "library"][::-1]
+    order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
     # A notebook's copy of a large report leaves out stacks that are the same as the stack of the break.
-    different = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
-    ways = len(different) - 1 if not _are_on_one_path(different) else 0
-    more = f" (and {counted(ways, 'other way')})" if ways else ""
+    different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
+    other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
+    more = f" (and {counted(other_ways, 'other way')})" if other_ways else ""
     room = WIDTH - len(INDENT) - len("called from ") - len(more)
     text = _joined_calls(calls, len(stack))
     while len(text) > room and len(calls) > _MIN_CALLS:
@@ -438,109 +452,109 @@ def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
-    return all(longest.issuperset(short) for short in lines)
+    return all(longest.issuperset(shorter) for shorter in lines)
 
 
-def _paths(report: Report) -> list[str]:
+def _path_lines(report: Report) -> list[str]:
     """Return the places in the reader's code that take a different path when compiled; other views have the rest."""
-    changing = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
+    changing_paths = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
     lines = [
         line
-        for path in changing[:_MAX_PATHS]
-        for line in wrapped(" -  ", path_sentence(report, path).replace("`", ""), "")
+        for path in changing_paths[:_MAX_PATHS]
+        for line in wrap(" -  ", path_sentence(report, path).replace("`", ""), "")
     ]
-    more = len(changing) - _MAX_PATHS
+    more = len(changing_paths) - _MAX_PATHS
     return [*lines, *([f"{INDENT}and {counted(more, 'more difference')} when compiled"] if more > 0 else [])]
 
 
-def _eager_without_break(report: Report) -> list[str]:
+def _eager_function_lines(report: Report) -> list[str]:
     """Return the functions that run eagerly for a reason other than a break."""
-    others = [skipped for skipped in report.skipped if skipped.break_ is None]
+    functions = [skipped for skipped in report.skipped if skipped.break_ is None]
     lines = []
-    for skipped in others[:_MAX_LISTED]:
-        lines += wrapped(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
-        lines += wrapped("do: ", skipped.way_out) if skipped.way_out else []
+    for skipped in functions[:_MAX_ITEMS]:
+        lines += wrap(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
+        lines += wrap("do: ", skipped.way_out) if skipped.way_out else []
         lines += remedies_of_frame(report, skipped)
-    return [*lines, f"{INDENT}and {len(others) - _MAX_LISTED} more"] if len(others) > _MAX_LISTED else lines
+    return [*lines, f"{INDENT}and {len(functions) - _MAX_ITEMS} more"] if len(functions) > _MAX_ITEMS else lines
 
 
-def _recompiles(report: Report) -> list[str]:
+def _recompile_lines(report: Report) -> list[str]:
     """Return for each recompiled function its variations, its lines, and advice that the verdict does not give."""
     lines, verdict_text = [], verdict(report).text
-    for recompilation in listed_recompilations(report)[:_MAX_LISTED]:
-        where = recompilation.function if recompilation.is_several else place(report, recompilation.location)
+    for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
+        where = recompilation.function if recompilation.is_merged else place(report, recompilation.location)
         if is_wrapper_of_torch(report, recompilation.location):
             where = f"{function_name(report, recompilation)} (torch's wrapper, {where})"
-        alone = recompilation.guards[0] if len(recompilation.guards) == 1 else None
+        only_guard = recompilation.guards[0] if len(recompilation.guards) == 1 else None
         why = ": a guard failed" if not recompilation.guards else ", because these varied:"
-        why = f": {_failed_guard(report, recompilation, alone)}" if alone is not None else why
-        lines += wrapped(" -  ", f"{where} {recompilation.times}{why}", "")
-        tried = recompile_remedies(report, recompilation)
-        if tried is not None:
-            tried = dataclasses.replace(
-                tried, person=[step for step in tried.person if one_line(step) not in verdict_text]
+        why = f": {_failed_guard_text(report, recompilation, only_guard)}" if only_guard is not None else why
+        lines += wrap(" -  ", f"{where} {recompilation.times}{why}", "")
+        trials = recompile_remedies(report, recompilation)
+        if trials is not None:
+            trials = dataclasses.replace(
+                trials, person=[step for step in trials.person if one_line(step) not in verdict_text]
             )
         is_advised = shows_advice(report, recompilation)
-        for guard in recompilation.guards[:_MAX_LISTED]:
-            if alone is None:
-                lines += wrapped("-  ", _failed_guard(report, recompilation, guard))
+        for guard in recompilation.guards[:_MAX_ITEMS]:
+            if only_guard is None:
+                lines += wrap("-  ", _failed_guard_text(report, recompilation, guard))
             if guard.advice and is_advised:
-                lines += wrapped("do: ", guard.advice, INDENT if alone is not None else f"{INDENT}   ")
-        if len(recompilation.guards) > _MAX_LISTED:
-            lines.append(f"{INDENT}and {len(recompilation.guards) - _MAX_LISTED} more guards")
-        lines += wrapped("", recompilation.warning) if recompilation.warning else []
-        if tried is not None and (why := why_untried(report, tried)):
-            lines += wrapped("not tried: ", whole_clauses(_plain(why), _MAX_TRIAL))
-        if tried:
-            lines += _trials(report, tried, None)
-            time = time_with(report, tried.working[0]) if tried.working else ""
-            lines += wrapped("", time) if time else []
+                lines += wrap("do: ", guard.advice, INDENT if only_guard is not None else f"{INDENT}   ")
+        if len(recompilation.guards) > _MAX_ITEMS:
+            lines.append(f"{INDENT}and {len(recompilation.guards) - _MAX_ITEMS} more guards")
+        lines += wrap("", recompilation.warning) if recompilation.warning else []
+        if trials is not None and (why := why_untried(report, trials)):
+            lines += wrap("not tried: ", whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH))
+        if trials:
+            lines += _trial_lines(report, trials, None)
+            time = time_with(report, trials.working[0]) if trials.working else ""
+            lines += wrap("", time) if time else []
     return lines
 
 
-def _failed_guard(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
+def _failed_guard_text(report: Report, recompilation: Recompilation, guard: FailedGuard) -> str:
     """Return a variation, its number of recompiles, and the line: "k: 2 -> 3, 5 of 6 times, line 4"."""
     share = recompilation.share(guard) if len(recompilation.guards) > 1 else ""
-    known = [guard.variation, share, guard_lines(report, guard)]
-    return ", ".join(filter(None, known))
+    facts = [guard.variation, share, guard_lines(report, guard)]
+    return ", ".join(filter(None, facts))
 
 
-def _error(report: Report) -> list[str]:
+def _error_lines(report: Report) -> list[str]:
     error = report.error
     where = f" at {place(report, error.location)}" if error is not None and error.location is not None else ""
     if report.status == "interrupted":
-        return [cut(f" -  interrupted{where}: the report covers what happened until then")]
+        return [cut_line(f" -  interrupted{where}: the report covers what happened until then")]
     if error is None:
         return []
     number = break_numbers(report).get(error.break_ or "")
     if number is not None:
         return [f" -  break {number} raised {plain(error.type)}"]
-    return wrapped(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE), "") if error.message else []
+    return wrap(" -  ", whole_clauses(f"{error.type}: {error.message}", _MAX_CAUSE), "") if error.message else []
 
 
-def _listings(report: Report) -> list[str]:
+def _listing_lines(report: Report) -> list[str]:
     """Return the marked lines of the sources, each with a few lines around it, as many as fit.
 
     For several breaks with one cause, the lines of the listed breaks are shown.
     """
     lines: list[str] = []
     numbers = break_numbers(report)
-    listed = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MAX_PLACES]}
+    listed_numbers = {numbers[break_.id] for group in break_groups(report) for break_ in group.breaks[:_MAX_PLACES]}
     sources = [source for source in report.sources if source.segments]
-    own = [source for source in sources if source.kind != "library"]
-    for source in own or sources:
+    own_sources = [source for source in sources if source.kind != "library"]
+    for source in own_sources or sources:
         room = _MAX_LINES - len(lines)
         if room < _CONTEXT_LINES:
             break
-        shown = _listing(report, source, room, listed)
+        shown = _source_lines(report, source, room, listed_numbers)
         lines += ["", *shown] if shown else []
     return lines
 
 
-def _listing(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
+def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -> list[str]:
     """Return a source as at most ``room`` numbered lines below its name, those with the listed breaks first."""
     lines = listing(report, source)
-    if not any(line.marked for line in lines):
+    if not any(line.is_annotated for line in lines):
         return []
     if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
         lines = _lines_near_breaks(lines, room, listed)
@@ -550,64 +564,66 @@ def _listing(report: Report, source: Source, room: int, listed: set[int]) -> lis
     signs += ["/1 break"] if any(line.breaks for line in lines) else []
     signs += [">1 leads to it"] if any(line.leads_to and not line.breaks for line in lines) else []
     signs += ["~ runs eagerly"] if any(line.eager for line in lines) else []
-    shown = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
+    output_lines = [plain(f"{source.name}   " + "   ".join(signs)).rstrip()]
     digits = len(str(max((line.number for line in lines), default=0)))
     previous = None
     for line in lines:
         if previous is not None and line.number != previous + 1:
-            shown.append(f"{'...':>{digits}}")
+            output_lines.append(f"{'...':>{digits}}")
         previous = line.number
-        mark = "".join(f"/{of.number}" for of in line.breaks) + (f"/+{line.more_breaks}" if line.more_breaks else "")
+        mark = "".join(f"/{mark_of_break.number}" for mark_of_break in line.breaks) + (
+            f"/+{line.more_breaks}" if line.more_breaks else ""
+        )
         mark = mark or "".join(f">{number}" for number in line.leads_to[:2])
         letters = plain(",".join(line.graphs[:3])) + ("+" if len(line.graphs) > 3 else "")  # noqa: PLR2004
         gutter = f"{letters}{mark}" or ("~" if line.eager else "")
         text = plain(line.text[:_MAX_LINE_CHARS].expandtabs(4)) + ("..." if len(line.text) > _MAX_LINE_CHARS else "")
-        shown.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
-        for marked in line.breaks[:_MAX_PLACES]:
-            if marked.start > _MAX_LINE_CHARS:
+        output_lines.append(f"{line.number:>{digits}} {gutter:<6} {text}".rstrip())
+        for break_mark in line.breaks[:_MAX_PLACES]:
+            if break_mark.start > _MAX_LINE_CHARS:
                 continue
-            start = len(plain(line.text[: marked.start].expandtabs(4)))
-            width = max(len(plain(line.text[: min(marked.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
-            shown.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
-    return shown
+            start = len(plain(line.text[: break_mark.start].expandtabs(4)))
+            width = max(len(plain(line.text[: min(break_mark.end, _MAX_LINE_CHARS)].expandtabs(4))) - start, 1)
+            output_lines.append(f"{'':>{digits}} {'':<6} {' ' * start}{'~' * width}")
+    return output_lines
 
 
 def _lines_near_breaks(lines: list[Line], room: int, listed_breaks: set[int]) -> list[Line]:
     """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
-    wanted: set[int] = set()
-    broken = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
-    leading = [line.number for line in lines if line.leads_to and not line.breaks]
-    if not broken and not leading:
+    chosen_numbers: set[int] = set()
+    numbers_with_breaks = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
+    numbers_of_callers = [line.number for line in lines if line.leads_to and not line.breaks]
+    if not numbers_with_breaks and not numbers_of_callers:
         return lines[:room]
-    for numbers, around in ((broken, _CONTEXT_LINES), (leading, 0)):
+    for numbers, distance in ((numbers_with_breaks, _CONTEXT_LINES), (numbers_of_callers, 0)):
         for number in numbers:
-            near = set(range(number - around, number + around + 1)) - wanted
-            if len(wanted) + len(near) <= room:
-                wanted |= near
-    return [line for line in lines if line.number in wanted]
+            new_numbers = set(range(number - distance, number + distance + 1)) - chosen_numbers
+            if len(chosen_numbers) + len(new_numbers) <= room:
+                chosen_numbers |= new_numbers
+    return [line for line in lines if line.number in chosen_numbers]
 
 
 def render_job(job: Job) -> str:
     """Return a job as text, without a line break at the end."""
     lines = [plain(f"compile_explain: {job_headline(job)}")]
-    for number, break_ in enumerate(map(bounded, job.breaks[:_MAX_LISTED]), start=1):
+    for number, break_ in enumerate(map(bounded, job.breaks[:_MAX_ITEMS]), start=1):
         code = one_line(break_.place.code) if break_.place is not None and break_.place.code else ""
         head = f"{number:>2}  {job_place(break_.place)}"
-        lines.append(cut(f"{head}   {code}" if code else head))
-        lines.append(cut(INDENT + reason_of(break_)))
-        lines.append(cut(INDENT + processes_with_break(job, break_)))
-    if len(job.breaks) > _MAX_LISTED:
-        lines.append(f"{INDENT}and {len(job.breaks) - _MAX_LISTED} more breaks")
-    for process in job.processes[:_MAX_LISTED]:
+        lines.append(cut_line(f"{head}   {code}" if code else head))
+        lines.append(cut_line(INDENT + reason_of(break_)))
+        lines.append(cut_line(INDENT + processes_with_break(job, break_)))
+    if len(job.breaks) > _MAX_ITEMS:
+        lines.append(f"{INDENT}and {len(job.breaks) - _MAX_ITEMS} more breaks")
+    for process in job.processes[:_MAX_ITEMS]:
         summary = summary_line(process.report)
-        lines.append(cut(f" -  {process_name(process)}: {summary}"))
-    if len(job.processes) > _MAX_LISTED:
-        lines.append(f"{INDENT}and {len(job.processes) - _MAX_LISTED} more processes")
+        lines.append(cut_line(f" -  {process_name(process)}: {summary}"))
+    if len(job.processes) > _MAX_ITEMS:
+        lines.append(f"{INDENT}and {len(job.processes) - _MAX_ITEMS} more processes")
     for line in compiling_lines(job):
-        lines += wrapped(f"{INDENT}", line, indent=INDENT)
+        lines += wrap(f"{INDENT}", line, indent=INDENT)
     notes = job_notes(job)
-    for note in notes[:_MAX_LISTED]:
-        lines += wrapped(f"{note.level}: ", note.message, indent="")
-    if len(notes) > _MAX_LISTED:
-        lines.append(f"and {len(notes) - _MAX_LISTED} more notes")
+    for note in notes[:_MAX_ITEMS]:
+        lines += wrap(f"{note.level}: ", note.message, indent="")
+    if len(notes) > _MAX_ITEMS:
+        lines.append(f"and {len(notes) - _MAX_ITEMS} more notes")
     return "\n".join(lines)

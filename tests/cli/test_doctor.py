@@ -60,12 +60,12 @@ def examine():
     return list(installation.examine_installation())
 
 if sys.argv[1] == "first":
-    installation._compiled_function = lambda device: installation.Requirement(str(device), "it was not compiled.")
+    installation._check_compiled_function = lambda device: installation.Requirement(str(device), "it was not compiled.")
 findings = examine()
 assert not any(finding.fix for finding in findings), findings
 print(findings[-1].says, "torch._dynamo" in sys.modules)
 if sys.argv[1] == "second":
-    for changed in ("_compiler", "_compiled_function"):
+    for changed in ("_check_cpp_compiler", "_check_compiled_function"):
         setattr(installation, changed, lambda *_, changed=changed: installation.Requirement(changed, "was called."))
     installation.os.environ["TORCHINDUCTOR_FREEZING"] = "1"
     print(examine()[-1].says)
@@ -148,7 +148,7 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
             raise OSError(f"{path}: failed to map segment from shared object")
 
     monkeypatch.setattr(ctypes, "CDLL", Loaded)
-    found = installation._compiler("g++ -O1")  # a command may have options
+    found = installation._check_cpp_compiler("g++ -O1")  # a command may have options
     assert found.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
     assert found.says.endswith("failed to map segment from shared object")
     assert found.fix is not None
@@ -166,4 +166,4 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_the_version_of_triton_is_compared_with_what_pytorch_requires(version: str, wanted: str, *, fits: bool) -> None:
-    assert installation._fits(version, wanted) is fits
+    assert installation._is_allowed_by(version, wanted) is fits

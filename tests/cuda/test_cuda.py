@@ -90,7 +90,7 @@ def test_what_a_call_asks_of_the_gpu_is_counted() -> None:
     assert entry.eager_device_work is not None
     assert entry.device_work is not None
     assert entry.eager_device_work.launches >= 5
-    assert entry.eager_device_work.synchronisations == entry.device_work.synchronisations == 1
+    assert entry.eager_device_work.synchronizations == entry.device_work.synchronizations == 1
     assert entry.device_work.peak_bytes >= 256 * 256 * 4
     assert entry.device_work.graph_launches == 0
 

@@ -406,15 +406,15 @@ def test_an_internal_error_never_reaches_the_user(shell: Shell, monkeypatch: pyt
 #: Functions of the magic that may fail.
 MAGIC_FUNCTIONS = (
     "cell.rewriting:replace_magic_line",
-    "cell.rewriting:BeginObservation._visited",
-    "cell.rewriting:BeginObservation._planned",
+    "cell.rewriting:CellRewriter._rewrite_safely",
+    "cell.rewriting:CellRewriter._make_plan",
     "magic:CompileExplain._add_transformer",
     "magic:CompileExplain._suspend_transformer",
     "magic:_begin",
     "magic:_cell_caller",
     "options:read_options",
     "cell_run:objects_in_code",
-    "cell_run:_describe",
+    "cell_run:_note_plan",
     "cell_run:as_module_code",
     "cell_run:CellRuns.enter",
     "cell_run:CellRuns.end",
@@ -669,7 +669,7 @@ def test_front_ends_of_a_cell_that_fails_are_not_compared(shell: Shell) -> None:
     ("module", "function", "options"),
     [
         ("experiments.frontends", "copy_for_comparison", "--frontends"),
-        ("recording.targets", "forget", ""),
+        ("recording.targets", "forget_compiled_code", ""),
         ("recording.targets", "is_compiled", ""),
         ("compiling.compile_options", "ensure_compiled", ""),
     ],

@@ -8,11 +8,11 @@ import re
 import pytest
 import torch
 
-from jupyter_graphbreak.knowledge.known_bugs import bugs
+from jupyter_graphbreak.knowledge.known_bugs import bugs_by_subject
 from notebooks import known_bugs
 from tests.programs.bugs.known_bugs import BACKENDS, PROGRAMS, outcome
 
-BUGS = [bug for subject in bugs().values() for bug in subject]
+BUGS = [bug for subject in bugs_by_subject().values() for bug in subject]
 OUTCOMES = json.loads(known_bugs.OUTCOMES.read_text(encoding="utf-8"))
 RELEASE = torch.__version__.partition("+")[0]
 #: The programs of inductor take a second each, and one starts a process.

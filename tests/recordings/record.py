@@ -30,7 +30,7 @@ def record_one(program: Path) -> None:
     import torch
 
     from jupyter_graphbreak.recording import recorder
-    from jupyter_graphbreak.recording.records import Record
+    from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.trace.files import write_trace
 
     with recorder.record() as recording, contextlib.redirect_stdout(io.StringIO()):

@@ -39,16 +39,16 @@ def frame(function: str, **variables: object) -> Any:
 
 
 def test_an_existing_variable_is_read(observer: Observer, emitted: list[Addition]) -> None:
-    assert observer.local(frame("_compile", one_graph=False), "one_graph") is False
-    assert observer.local(frame("_compile", one_graph=None), "one_graph") is None
+    assert observer.local_variable(frame("_compile", one_graph=False), "one_graph") is False
+    assert observer.local_variable(frame("_compile", one_graph=None), "one_graph") is None
     assert emitted == []
 
 
 def test_a_missing_variable_is_noted_once(observer: Observer, emitted: list[Addition]) -> None:
     for _ in range(3):
-        assert observer.local(frame("_compile", full=True), "one_graph") is None
-    assert observer.local(frame("compile_wrapper"), "fn") is None
-    assert observer.local(None, "fn") is None
+        assert observer.local_variable(frame("_compile", full=True), "one_graph") is None
+    assert observer.local_variable(frame("compile_wrapper"), "fn") is None
+    assert observer.local_variable(None, "fn") is None
     assert notes(emitted) == [
         "This PyTorch has no variable `one_graph` in `_compile`; the report lacks that detail.",
         "This PyTorch has no variable `fn` in `compile_wrapper`; the report lacks that detail.",
@@ -67,7 +67,7 @@ def test_a_hook_is_in_no_traceback(observer: Observer, look: Any) -> None:
         return [(entry.name, entry.lineno) for entry in traceback.extract_tb(caught.value.__traceback__)]
 
     for function, given in ((refuses, (1,)), (refuses, ()), (int, ("x",))):
-        assert caller(watched(function, observer, failed=look), *given) == caller(function, *given)
+        assert caller(watched(function, observer, on_error=look), *given) == caller(function, *given)
 
 
 def test_a_missing_variable_does_not_lose_the_start_of_a_frame(observer: Observer, emitted: list[Addition]) -> None:
@@ -161,7 +161,7 @@ def test_an_internal_error_of_a_hook_does_not_change_the_call(
     def look(_: WatchedCall) -> None:
         return None
 
-    watching = watched(divided, observer, before=look, after=look, failed=look)
+    watching = watched(divided, observer, before=look, after=look, on_error=look)
     assert watching(2) == 0.5
     with pytest.raises(ZeroDivisionError):
         watching(0)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import forget, is_known_code, known_codes
+from jupyter_graphbreak._torch_compat.compiled import forget_codes, is_known_code, known_codes
 from jupyter_graphbreak.api.watching import capture
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_forgotten_code_is_no_longer_known(library: Any) -> None:
     with known_codes() as codes:
         assert any(reference() is code for reference in codes)
         assert is_known_code(code)
-        forget([code])
+        forget_codes([code])
         assert not is_known_code(code)
         torch.compiler.reset()
         assert codes == []

@@ -24,10 +24,10 @@ import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat import threads
 from jupyter_graphbreak._torch_compat.configuration import forced_backend, uncompiled_output
 from jupyter_graphbreak._torch_compat.patching import (
-    followed_here,
+    observed_on_thread,
     patched,
-    patched_here,
-    redirected_here,
+    patched_on_thread,
+    redirected_on_thread,
 )
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
@@ -36,7 +36,7 @@ from jupyter_graphbreak.experiments.trial.effects import capture_effects, preser
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.faults import with_fallback
-from jupyter_graphbreak.recording.targets import reached
+from jupyter_graphbreak.recording.targets import reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Report
@@ -69,7 +69,7 @@ def fresh_dynamo() -> Iterator[None]:
     yield
     assert threading.Thread.start is start
     assert not threads._claims_by_thread
-    assert not threads._inherited
+    assert not threads._claims_by_started_thread
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
@@ -255,7 +255,7 @@ def test_work_that_a_run_submits_to_a_pool_belongs_to_it() -> None:
                 assert [value.tolist() for value in pool.map(two, [ONES])] == [second(ONES).tolist()]
         with Worker() as worker, jupyter_graphbreak.capture() as other:
             worker(lambda: pool.submit(three, ONES).result())
-        threads_of_pool = pool.submit(threads.claims_here).result()
+        threads_of_pool = pool.submit(threads.current_claims).result()
     assert functions(outer.report) == {"first", "second"}
     assert functions(inner.report) == {"second"}
     assert functions(other.report) == set()
@@ -279,7 +279,7 @@ def test_work_that_a_run_submits_to_threads_of_multiprocessing_belongs_to_it(met
         with Worker() as worker, jupyter_graphbreak.capture() as run:
             (value,) = submit(one)
             worker(lambda: submit(two))
-        threads_of_pool = pool.apply(threads.claims_here)
+        threads_of_pool = pool.apply(threads.current_claims)
     assert value.tolist() == first(ONES).tolist()
     assert functions(run.report) == {"first"}
     assert threads_of_pool == ()
@@ -312,10 +312,10 @@ def test_an_error_of_submitted_work_has_the_same_traceback_as_without_us(make: C
 def test_the_backward_pass_of_a_thread_of_pytorch_belongs_to_the_forward_pass() -> None:
     with threads.claimed() as claim:
         claim.compilations.add((7, 0))
-        assert claim.is_here()
+        assert claim.covers_this_thread()
         with Worker() as worker:  # started by Python, so it does not belong to the run
-            assert worker(claim.is_here)
-    assert not claim.is_here()
+            assert worker(claim.covers_this_thread)
+    assert not claim.covers_this_thread()
 
 
 # -- Patches.
@@ -344,9 +344,9 @@ def test_patches_of_a_thread_do_not_affect_others() -> None:
     seen: list[Any] = []
     with Worker() as worker:
         for context in (
-            patched_here(Owner, "value", lambda: "here"),
-            followed_here(Owner, "value", seen.append),
-            redirected_here(Owner, "value", lambda: (str, ("here",), {})),
+            patched_on_thread(Owner, "value", lambda: "here"),
+            observed_on_thread(Owner, "value", seen.append),
+            redirected_on_thread(Owner, "value", lambda: (str, ("here",), {})),
         ):
             with context:
                 here, on_worker = Owner.value(), worker(Owner.value)
@@ -360,9 +360,9 @@ def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFi
         raise RuntimeError("broken")
 
     assert with_fallback("testing", failing, lambda: "instead")() == "instead"
-    with redirected_here(Owner, "value", failing):
+    with redirected_on_thread(Owner, "value", failing):
         assert Owner.value() == "original"
-    with followed_here(Owner, "value", failing):
+    with observed_on_thread(Owner, "value", failing):
         assert Owner.value() == "original"
     assert capsys.readouterr().err.count("Internal error in compile_explain while") == 2  # one sentence per cause
 
@@ -419,7 +419,7 @@ def test_output_and_warnings_of_compiling_are_hidden_on_one_thread(capsys: pytes
 
 def test_the_search_for_the_code_of_a_program_stops_at_our_wrappers() -> None:
     with threads.claimed():
-        assert list(reached(threading.Thread.start)) == [threading.Thread.start]
+        assert list(reachable_objects(threading.Thread.start)) == [threading.Thread.start]
 
 
 # -- Trials.

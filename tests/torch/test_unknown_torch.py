@@ -217,7 +217,7 @@ def test_a_requirement_of_isolated_compilation_is_missing(
 )
 def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module_calls._frame_code.cache_clear()
-    module_calls._external.cache_clear()
+    module_calls._external_utils.cache_clear()
     hide(monkeypatch, module, name)
     faults: list[str] = []
     model = torch.nn.Sequential(torch.nn.Linear(2, 2))
@@ -228,7 +228,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
     assert faults
     monkeypatch.undo()
     module_calls._frame_code.cache_clear()
-    module_calls._external.cache_clear()
+    module_calls._external_utils.cache_clear()
     assert torch.nn.Module.__call__.__module__ == "torch.nn.modules.module"
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.views.words.permission import stricter
+from jupyter_graphbreak.views.words.permission import stricter_setting_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -190,12 +190,16 @@ def test_fullgraph_captures_what_is_claimed(name: str, tmp_path: Path) -> None:
     if torch.__version__ < "2.10":  # there, fullgraph=True does not imply the settings that capture values
         assert (report.what_if.captured, report.what_if.fullgraph) == ([], first)
         assert error is not None
-        assert [parts[0] for parts in stricter(report)][-1] == "With fullgraph=True, the run would end with an error at"
+        assert [parts[0] for parts in stricter_setting_sentences(report)][
+            -1
+        ] == "With fullgraph=True, the run would end with an error at"
         return
     assert (report.what_if.captured, report.what_if.fullgraph) == ([first], None)
     assert error is None
     assert len(full.graphs) == 1
-    assert [parts[0] for parts in stricter(report)][-1] == "With fullgraph=True, PyTorch would try to capture"
+    assert [parts[0] for parts in stricter_setting_sentences(report)][
+        -1
+    ] == "With fullgraph=True, PyTorch would try to capture"
 
 
 def test_a_generator_function_is_not_an_error_under_a_scope() -> None:

@@ -19,7 +19,7 @@ class Mute(Exception):  # noqa: N818 - an error that says nothing
 
 @pytest.fixture(autouse=True)
 def _nothing_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "_printed", set())
+    monkeypatch.setattr(faults, "_printed_sentences", set())
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_interrupts_and_errors_for_the_user_are_raised() -> None:
     for error in (KeyboardInterrupt, LookupError):
         with (
             pytest.raises(error),
-            faults.suppress_faults("testing", lambda what, _: noted.append(what), passing=(LookupError,)),
+            faults.suppress_faults("testing", lambda what, _: noted.append(what), reraised=(LookupError,)),
         ):
             raise error
-    shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", passing=(KeyError,))
+    shield = faults.with_fallback("testing", {}.__getitem__, lambda _: "instead", reraised=(KeyError,))
     with pytest.raises(KeyError):
         shield("missing")
     assert not noted

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Code is entered after its guards have passed, resumes when it calls a resume function, and is left. "marked" directly
 #: follows "entered": the time between the two is the cost of a mark.
 Moment = Literal["entered", "marked", "resumes", "left"]
-_RESUME = "__resume_at_"
+_RESUME_GLOBAL_PREFIX = "__resume_at_"
 
 
 @contextlib.contextmanager
@@ -43,31 +43,31 @@ def skip_functions(*functions: Callable[..., Any]) -> None:
 
 def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType | None:
     """Return code with marks; if this PyTorch creates code differently, ``None``, which leaves the code unchanged."""
-    home = importlib.import_module("torch._dynamo.bytecode_transformation")
+    transformation = importlib.import_module("torch._dynamo.bytecode_transformation")
 
-    def call(moment: Moment) -> list[Any]:
+    def call_of_mark(moment: Moment) -> list[Any]:
         return [
-            *home.add_push_null(home.create_load_const(mark(moment), checked=False)),
-            *home.create_call_function(0, push_null=False),
-            home.create_instruction("POP_TOP"),
+            *transformation.add_push_null(transformation.create_load_const(mark(moment), checked=False)),
+            *transformation.create_call_function(0, push_null=False),
+            transformation.create_instruction("POP_TOP"),
         ]
 
-    def insert(instructions: list[Any], _: dict[str, Any]) -> None:
+    def insert_marks(instructions: list[Any], _: dict[str, Any]) -> None:
         is_entered = False
         marked: list[Any] = []  # in one pass: code that rebuilds large containers has tens of thousands of instructions
         for instruction in instructions:
-            if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME):
-                marked += call("resumes")
+            if instruction.opname == "LOAD_GLOBAL" and str(instruction.argval).startswith(_RESUME_GLOBAL_PREFIX):
+                marked += call_of_mark("resumes")
             elif instruction.opname in {"RETURN_VALUE", "RETURN_CONST"}:
-                marked += call("left")
+                marked += call_of_mark("left")
             marked.append(instruction)
             if instruction.opname == "RESUME" and not is_entered:
-                marked += [*call("entered"), *call("marked")]
+                marked += [*call_of_mark("entered"), *call_of_mark("marked")]
                 is_entered = True
         instructions[:] = marked
 
     try:
-        result = home.transform_code_object(code, insert)
+        result = transformation.transform_code_object(code, insert_marks)
     except Exception:  # noqa: BLE001 - the code then stays without marks
         return None
     new_code: CodeType = result[0] if isinstance(result, tuple) else result

@@ -24,7 +24,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     gb_type,
     identity,
     line_at,
-    stack_above,
+    program_stack,
     stack_entries,
     tracing_stack,
     with_positions,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 _SYMBOLIC_CONVERT = "torch._dynamo.symbolic_convert"
-_WRAPPERS = "torch._dynamo.external_utils"
+_WRAPPER_MODULE = "torch._dynamo.external_utils"
 #: The name of a reason, at the beginning of the text of a break.
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
@@ -60,19 +60,19 @@ def watch_starts(observer: Observer) -> Iterator[None]:
 
     def changed_settings() -> SettingsInForce | None:
         values, defaults = dynamo_settings()
-        now = SettingsInForce(values=values, defaults=defaults)
-        if settings[-1:] == [now]:
+        current = SettingsInForce(values=values, defaults=defaults)
+        if settings[-1:] == [current]:
             return None
-        settings.append(now)
-        return now
+        settings.append(current)
+        return current
 
     def observation(call: WatchedCall) -> FrameStarted:
         observer.observe("log_dynamo_start", changed_settings)
         observer.scopes.begin_trace()
-        site = fullgraph_site(observer) if observer.local(call.caller, "one_graph") else None  # of _compile
+        site = fullgraph_site(observer) if observer.local_variable(call.caller, "one_graph") else None  # of _compile
         code = call.argument("code")
-        module = _module_called_by(code, functools.partial(observer.local, call.caller))
-        return FrameStarted(**identity(code), stack=stack_above(), fullgraph_site=site, module=module)
+        module = _module_called_by(code, functools.partial(observer.local_variable, call.caller))
+        return FrameStarted(**identity(code), stack=program_stack(), fullgraph_site=site, module=module)
 
     hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
     with patched(module, "log_dynamo_start", hook):
@@ -88,19 +88,19 @@ def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None
         Returns a local variable of the function that compiles the code.
     """
     module_class = importlib.import_module("torch.nn").Module
-    if code.co_filename == importlib.import_module(_WRAPPERS).__file__:  # the wrapper of PyTorch's own modules
+    if code.co_filename == importlib.import_module(_WRAPPER_MODULE).__file__:  # the wrapper of PyTorch's own modules
         cells = dict(zip(code.co_freevars, local("closure") or (), strict=False))
         wrapped = cells["fn"].cell_contents if "fn" in cells else None
         return type(wrapped).__name__ if isinstance(wrapped, module_class) else None
     variables = local("locals") or {}
-    first = variables.get(code.co_varnames[0]) if code.co_varnames else None
-    if isinstance(first, tuple):  # a wrapper that takes ``*args``
-        first = next(iter(first), None)
-    if not isinstance(first, module_class):
+    first_argument = variables.get(code.co_varnames[0]) if code.co_varnames else None
+    if isinstance(first_argument, tuple):  # a wrapper that takes ``*args``
+        first_argument = next(iter(first_argument), None)
+    if not isinstance(first_argument, module_class):
         return None
-    kind = type(first)
-    is_call = any(getattr(method, "__code__", None) is code for method in (kind.forward, kind.__call__))
-    return kind.__name__ if is_call else None
+    called_class = type(first_argument)
+    is_call = any(getattr(method, "__code__", None) is code for method in (called_class.forward, called_class.__call__))
+    return called_class.__name__ if is_call else None
 
 
 def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,14 +108,14 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     parameters = list(inspect.signature(original).parameters)
     if "skip" not in parameters:
         return original
-    place, frame_count = parameters.index("skip"), 2
+    position, frame_count = parameters.index("skip"), 2
 
     @functools.wraps(original)
     def log_dynamo_start(*args: Any, **kwargs: Any) -> Any:
-        skip = args[place] if len(args) > place else kwargs.get("skip", 0)
+        skip = args[position] if len(args) > position else kwargs.get("skip", 0)
         if isinstance(skip, int):
-            if len(args) > place:
-                args = (*args[:place], skip + frame_count, *args[place + 1 :])
+            if len(args) > position:
+                args = (*args[:position], skip + frame_count, *args[position + 1 :])
             else:
                 kwargs["skip"] = skip + frame_count
         return original(*args, **kwargs)
@@ -148,8 +148,9 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             error = handled if getattr(handled, "real_stack", None) is stack else None
         tracer = call.argument("self")
         if tracer is None:
-            tracer = observer.local(
-                next((f for f in frames_outward(call.caller, 3) if "self" in f.f_locals), call.caller), "self"
+            tracer = observer.local_variable(
+                next((frame for frame in frames_outward(call.caller, 3) if "self" in frame.f_locals), call.caller),
+                "self",
             )
         name = _REASON_NAME.search(str(call.argument("reason")))
         return BreakSeen(
@@ -159,8 +160,8 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
             error_on_graph_break=getattr(tracer, "error_on_graph_break", None),
             fullgraph=getattr(tracer, "one_graph", None),
             stack=with_positions(stack_entries(stack if stack is not None else tracing_stack()), tracer),
-            above=stack_above(),
-            scopes=observer.scopes.chain(tracer),
+            above=program_stack(),
+            scopes=observer.scopes.open_scopes(tracer),
         )
 
     return watched(original, observer, before=observation)
@@ -173,7 +174,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> FrameFailed:
         error = call.argument("e")
-        one_graph = observer.local(call.caller, "one_graph")  # of _compile
+        one_graph = observer.local_variable(call.caller, "one_graph")  # of _compile
         setting = getattr(getattr(error, "_torch_dynamo_tracer_output", None), "error_on_graph_break", None)
         if setting is None:
             setting = _error_on_graph_break()
@@ -182,11 +183,11 @@ def watch_failures(observer: Observer) -> Iterator[None]:
             gb_type=gb_type(error),
             message=str(error),
             stack=stack_entries(getattr(error, "real_stack", None)),
-            above=stack_above(),
+            above=program_stack(),
             error_on_graph_break=setting,
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
-            scopes=observer.scopes.last_chain(),
+            scopes=observer.scopes.last_open_scopes(),
             raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 
@@ -197,14 +198,14 @@ def watch_failures(observer: Observer) -> Iterator[None]:
 def _reaches_user(error: BaseException, *, strict: bool) -> bool:
     """Return whether an error leaves Dynamo, by the rules of ``ConvertFrame.__call__``."""
     errors = importlib.import_module("torch._dynamo.exc")
-    hard = tuple(
+    always_raised = tuple(
         getattr(errors, name)
         for name in ("UncapturedHigherOrderOpError", "ResumePrologueTracingError")
         if hasattr(errors, name)
     )
-    soft = isinstance(error, (errors.Unsupported, errors.UserError))
-    suppressed = bool(importlib.import_module("torch._dynamo.config").suppress_errors)
-    return strict or isinstance(error, hard) or not (soft or suppressed)
+    is_user_error = isinstance(error, (errors.Unsupported, errors.UserError))
+    is_suppressed = bool(importlib.import_module("torch._dynamo.config").suppress_errors)
+    return strict or isinstance(error, always_raised) or not (is_user_error or is_suppressed)
 
 
 def _error_on_graph_break() -> bool | None:
@@ -220,25 +221,27 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
     function = inspect.getattr_static(cache, "lookup").__func__
     parameters = list(inspect.signature(cache.generate).parameters)[1:]  # those after the code object
 
-    def remember(call: WatchedCall) -> None:
-        call.kept = list(cache.cache.get(call.argument("code"), {}).values())
+    def keep_known_functions(call: WatchedCall) -> None:
+        call.value_before = list(cache.cache.get(call.argument("code"), {}).values())
 
     def observation(call: WatchedCall) -> ResumeCreated:
         result = call.result
         resume = result if hasattr(result, "co_name") else result[0]  # some releases also return the function's name
         code = call.argument("code")
         arguments = {**dict(zip(parameters, call.args[2:], strict=False)), **call.kwargs}
-        inner = arguments.get("nested_code_objs")
+        inner_codes = arguments.get("nested_code_objs")
         return ResumeCreated(
             **identity(resume),
             of=code_object(code),
             line=line_at(code, arguments.get("resume_offset")),
-            new=not any(known is result for known in call.kept or ()),
+            new=not any(earlier is result for earlier in call.value_before or ()),
             compiled=has_cached_code(resume),
-            enters=code_number(inner[-1]) if inner else None,
+            enters=code_number(inner_codes[-1]) if inner_codes else None,
         )
 
-    with patched(cache, "lookup", classmethod(watched(function, observer, before=remember, after=observation))):
+    with patched(
+        cache, "lookup", classmethod(watched(function, observer, before=keep_known_functions, after=observation))
+    ):
         yield
 
 

@@ -45,7 +45,7 @@ def fullgraph_site(observer: Observer) -> FullgraphSite | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith("eval_frame.py") and frame.f_code.co_name == "compile_wrapper":
-            context, compiled = observer.local(frame, "self"), observer.local(frame, "fn")
+            context, compiled = observer.local_variable(frame, "self"), observer.local_variable(frame, "fn")
             return FullgraphSite(_SITES.get(context) if context is not None else None, wrapped_code(compiled))
         frame = frame.f_back
     return None

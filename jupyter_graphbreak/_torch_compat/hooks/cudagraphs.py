@@ -29,7 +29,7 @@ def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
     def observation(call: WatchedCall) -> CudagraphSkipped | None:
         if call.caller.f_code.co_name != _SKIP_LOGGER:
             return None
-        reason = observer.local(call.caller, "msg")
+        reason = observer.local_variable(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
     hook = watched(module.get_metrics_context, observer, before=observation)

@@ -10,7 +10,12 @@ import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
-from jupyter_graphbreak._torch_compat.compiled import CompiledWith, guard_filter_of, has_cached_code, innermost_backend
+from jupyter_graphbreak._torch_compat.compiled import (
+    CompileArguments,
+    guard_filter_of,
+    has_cached_code,
+    innermost_backend,
+)
 from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 #: The maximum number of frames between a compiled function and Dynamo's hook.
 _MAX_FRAMES = 60
 #: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER = "compile_wrapper"
+_WRAPPER_NAME = "compile_wrapper"
 #: The files whose frames are between user code and the wrapper.
 _FILES_OUTSIDE_WRAPPER = (
     "torch/nn/modules/module.py",
@@ -44,8 +49,8 @@ _CALL_METHODS = frozenset({"forward", "__call__", "_call_impl", "_wrapped_call_i
 class EnteredCall(NamedTuple):
     """A call of a compiled callable that Dynamo is about to compile, or for which it already has compiled code.
 
-    ``call`` is the original function, method or module; ``compiled_with`` are the arguments of ``torch.compile``;
-    ``frame`` is Dynamo's id, if known; ``wrapped`` is the id of the callable in :func:`watch_calls`; ``modes`` are
+    ``call`` is the original function, method or module; ``compile_arguments`` are the arguments of ``torch.compile``;
+    ``frame`` is Dynamo's id, if known; ``callable_id`` is the id of the callable in :func:`watch_calls`; ``modes`` are
     those of the call; ``reuses`` is true if it uses code compiled for a different call.
     """
 
@@ -53,8 +58,8 @@ class EnteredCall(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     frame: str | None
-    compiled_with: CompiledWith
-    wrapped: int | None
+    compile_arguments: CompileArguments
+    callable_id: int | None
     modes: CallModes
     reuses: bool = False
 
@@ -62,17 +67,17 @@ class EnteredCall(NamedTuple):
 class StartedCall(NamedTuple):
     """A call of a compiled callable from eager code that is about to start.
 
-    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``wrapped``, ``modes`` and
-    ``compiled_with`` are as in :class:`EnteredCall`.
+    ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``callable_id``, ``modes``
+    and ``compile_arguments`` are as in :class:`EnteredCall`.
     """
 
     call: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    wrapped: int
+    callable_id: int
     modes: CallModes
     caller: FrameType | None
-    compiled_with: CompiledWith = CompiledWith(None)
+    compile_arguments: CompileArguments = CompileArguments(None)
 
 
 def _ignore(*_: object) -> None:
@@ -124,7 +129,7 @@ def watch_entries(
     def observation(call: WatchedCall) -> None:
         on_compiling()
         code = call.argument("code")
-        wrapper = _wrapper(call.caller)
+        wrapper = _calling_wrapper(call.caller)
         if wrapper is not None and vars(running).get("entered") is not wrapper and not is_resume(code.co_name):
             running.entered = wrapper  # functions called by the wrapper's compiled code are not entries
             entered = _entered_call(code, call, wrapper)
@@ -133,7 +138,7 @@ def watch_entries(
 
     def report_calls(call: WatchedCall) -> None:
         wrapper = call.caller
-        if wrapper.f_code.co_name != _WRAPPER:
+        if wrapper.f_code.co_name != _WRAPPER_NAME:
             return
         calls = vars(running).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
@@ -164,13 +169,13 @@ def watch_entries(
 
 @contextlib.contextmanager
 def watch_calls(
-    on_edge: Callable[[FrameType, int], None], emit: Emit, add_time: Callable[[float], None]
+    on_boundary: Callable[[FrameType, int], None], emit: Emit, add_time: Callable[[float], None]
 ) -> Iterator[None]:
     """Report the beginning and the end of each call of a compiled callable.
 
     Parameters
     ----------
-    on_edge : callable
+    on_boundary : callable
         Receives the Python frame of the call, which is unique to it, and the id of the callable; called twice.
     emit, add_time : callable
         See :class:`Observer`.
@@ -179,8 +184,8 @@ def watch_calls(
     observer = Observer(emit, add_time)
 
     def observation(call: WatchedCall) -> None:
-        if call.caller.f_code.co_name == _WRAPPER:
-            on_edge(call.caller, id(callable_of(call.caller)))
+        if call.caller.f_code.co_name == _WRAPPER_NAME:
+            on_boundary(call.caller, id(callable_of(call.caller)))
 
     # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
     hook = watched(module._maybe_set_eval_frame, observer, before=observation)
@@ -188,13 +193,13 @@ def watch_calls(
         yield
 
 
-def _wrapper(frame: FrameType) -> FrameType | None:
+def _calling_wrapper(frame: FrameType) -> FrameType | None:
     """Return the frame of the compiled callable that called the code being compiled; ``None`` if eager code did."""
-    inside = True
+    is_in_dynamo = True
     for outer in frames_outward(frame, _MAX_FRAMES):
         filename = outer.f_code.co_filename
-        if inside:
-            inside = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
+        if is_in_dynamo:
+            is_in_dynamo = outer.f_code.co_qualname != "CatchErrorsWrapper.__call__"
         elif outer.f_code is not call_compiled.__code__ and not filename.endswith(_FILES_INSIDE_WRAPPER):
             return outer if filename.endswith("torch/_dynamo/eval_frame.py") else None
     return None
@@ -206,8 +211,8 @@ def _started_call(wrapper: FrameType) -> StartedCall:
     call: Any = variables.get("fn")
     args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
     if getattr(call, "__code__", None) is call_compiled.__code__:
-        call, args, *rest = args
-        kwargs = rest[0] if rest else {}
+        call, args, *remaining_args = args
+        kwargs = remaining_args[0] if remaining_args else {}
     if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
         call = call.__closure__[0].cell_contents if call.__closure__ else call
     owner = getattr(call, "__self__", None)
@@ -220,8 +225,8 @@ def _started_call(wrapper: FrameType) -> StartedCall:
         None,
     )
     callback, dynamic = variables.get("callback"), getattr(variables.get("self"), "_dynamic", None)
-    with_ = CompiledWith(innermost_backend(callback), dynamic, guard_filter_of(callback))
-    return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, with_)
+    arguments = CompileArguments(innermost_backend(callback), dynamic, guard_filter_of(callback))
+    return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, arguments)
 
 
 def _is_machinery(filename: str) -> bool:
@@ -237,15 +242,15 @@ def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
         return None
-    if not callable(started.compiled_with.backend):
+    if not callable(started.compile_arguments.backend):
         return None
     return code, EnteredCall(
         call,
         started.args,
         started.kwargs,
         None,
-        started.compiled_with,
-        started.wrapped,
+        started.compile_arguments,
+        started.callable_id,
         started.modes,
         reuses=True,
     )
@@ -267,9 +272,9 @@ def _entered_call(code: CodeType, compiling: WatchedCall, wrapper: FrameType) ->
         args,
         kwargs,
         str(compiling.argument("compile_id")),
-        CompiledWith(
+        CompileArguments(
             innermost_backend(compiling.argument("compiler_fn")),
-            _dynamic(),
+            _effective_dynamic_option(),
             getattr(compiling.argument("hooks"), "guard_filter_fn", None),
         ),
         id(callable_of(wrapper)) if "fn" in wrapper.f_locals else None,
@@ -298,19 +303,19 @@ def _called_object(function: types.FunctionType, module: Any) -> Any:
 def _arguments(code: CodeType, variables: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a function from its variables before it runs."""
     names = code.co_varnames
-    count, only = code.co_argcount, code.co_kwonlyargcount
+    count, keyword_only_count = code.co_argcount, code.co_kwonlyargcount
     args = tuple(variables[name] for name in names[:count])
-    kwargs = {name: variables[name] for name in names[count : count + only]}
-    rest = count + only
+    kwargs = {name: variables[name] for name in names[count : count + keyword_only_count]}
+    next_index = count + keyword_only_count
     if code.co_flags & inspect.CO_VARARGS:
-        args += tuple(variables[names[rest]])
-        rest += 1
+        args += tuple(variables[names[next_index]])
+        next_index += 1
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        kwargs |= variables[names[rest]]
+        kwargs |= variables[names[next_index]]
     return args, kwargs
 
 
-def _dynamic() -> bool | None:
+def _effective_dynamic_option() -> bool | None:
     """Return the effective ``dynamic=`` of ``torch.compile`` for the code being compiled."""
     config = importlib.import_module("torch._dynamo.config")
     if not getattr(config, "assume_static_by_default", True):

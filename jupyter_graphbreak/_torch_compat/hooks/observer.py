@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jupyter_graphbreak._torch_compat.hooks.open_scopes import Scopes
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import ThreadScopes
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
@@ -45,8 +45,10 @@ class Observer:
 
     def __init__(self, emit: Emit, add_time: Callable[[float], None], claim: Claim | None = None) -> None:
         #: Returns whether the calling thread is observed.
-        self.is_here: Callable[[], bool] = claim.is_here if claim is not None else current_run_check()
-        self.scopes = Scopes()
+        self.covers_this_thread: Callable[[], bool] = (
+            claim.covers_this_thread if claim is not None else current_run_check()
+        )
+        self.scopes = ThreadScopes()
         self._emit = emit
         self._add_time = add_time
         self._faults: set[tuple[str, str]] = set()
@@ -54,30 +56,30 @@ class Observer:
         #: The last observation of each code object that Dynamo reached, by the number of the code object.
         self.codes: dict[int, CodeObject] = {}
 
-    def observe(self, what: str, make: Callable[[], Addition | None]) -> None:
+    def observe(self, hook: str, make_addition: Callable[[], Addition | None]) -> None:
         """Make an observation and pass it on; an error is noted once and not raised.
 
         Parameters
         ----------
-        what : str
+        hook : str
             The name of the hook, for the note about an error.
-        make : callable
+        make_addition : callable
             Returns the observation, or ``None`` if there is nothing to record.
         """
         start = time.perf_counter()
         try:
-            seen = make()
-            if isinstance(seen, CodeObject) and seen.id is not None:
-                self.codes[seen.id] = seen
-            if seen is not None:
-                self._emit(seen)
+            addition = make_addition()
+            if isinstance(addition, CodeObject) and addition.id is not None:
+                self.codes[addition.id] = addition
+            if addition is not None:
+                self._emit(addition)
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
-            self.note_fault(what, error)
+            self.note_fault(hook, error)
         finally:
             with contextlib.suppress(Exception):
                 self._add_time(time.perf_counter() - start)
 
-    def local(self, frame: FrameType | None, name: str) -> Any:
+    def local_variable(self, frame: FrameType | None, name: str) -> Any:
         """Return a local variable of one of torch's functions, ``None`` if it does not exist.
 
         A missing variable is noted once, because the report then lacks details.
@@ -91,13 +93,13 @@ class Observer:
             self._emit(Note(level="info", message=sentence))
         return None
 
-    def note_fault(self, what: str, error: Exception) -> None:
+    def note_fault(self, hook: str, error: Exception) -> None:
         """Note once that a hook failed; never raise."""
         with contextlib.suppress(Exception):
             message = f"{type(error).__name__}: {error}"
-            if (what, message) not in self._faults:
-                self._faults.add((what, message))
-                self._emit(WatchFailed(hook=what, message=message))
+            if (hook, message) not in self._faults:
+                self._faults.add((hook, message))
+                self._emit(WatchFailed(hook=hook, message=message))
 
 
 class WatchedCall:
@@ -122,7 +124,7 @@ class WatchedCall:
         #: The exception, after the call has raised.
         self.error: BaseException | None = None
         #: A value that the function that runs before the call keeps for the one that runs after it.
-        self.kept: Any = None
+        self.value_before: Any = None
         self._function = function
 
     def argument(self, name: str) -> Any:
@@ -131,7 +133,7 @@ class WatchedCall:
 
 
 def watched_uncompiled(
-    original: Callable[..., Any], observer: Observer, make: Callable[[WatchedCall], Addition | None]
+    original: Callable[..., Any], observer: Observer, observe_call: Callable[[WatchedCall], Addition | None]
 ) -> Callable[..., Any]:
     """Wrap a function that may run within compiled code: the wrapper calls it, and then makes an observation.
 
@@ -141,7 +143,7 @@ def watched_uncompiled(
     ----------
     original : function
         A function of PyTorch or of a library.
-    make : callable
+    observe_call : callable
         Receives the call after it has returned.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
@@ -156,9 +158,9 @@ def watched_uncompiled(
             caller = caller.f_back
         callback = set_eval_frame(None)
         try:
-            if observer.is_here():
+            if observer.covers_this_thread():
                 observer.observe(
-                    original.__name__, functools.partial(make, WatchedCall(original, args, kwargs, caller))
+                    original.__name__, functools.partial(observe_call, WatchedCall(original, args, kwargs, caller))
                 )
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run(original.__name__, error)
@@ -174,13 +176,13 @@ def watched_uncompiled(
     return watching
 
 
-_HOOKS = str(Path(__file__).parent)
+_HOOKS_FOLDER = str(Path(__file__).parent)
 
 
 def _caller() -> FrameType:
     """Return the frame that calls a watched function, which several nested watches may wrap."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOOKS):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOOKS_FOLDER):
         frame = frame.f_back
     return frame
 
@@ -191,13 +193,13 @@ def watched(
     *,
     before: Callable[[WatchedCall], Addition | None] | None = None,
     after: Callable[[WatchedCall], Addition | None] | None = None,
-    failed: Callable[[WatchedCall], Addition | None] | None = None,
+    on_error: Callable[[WatchedCall], Addition | None] | None = None,
 ) -> Callable[..., Any]:
     """Return a function that calls the given one and makes observations before or after the call.
 
     Parameters
     ----------
-    before, after, failed : callable or None
+    before, after, on_error : callable or None
         Receive the call before it is made, after it has returned, or after it has raised.
     """
     name = getattr(function, "__name__", "a hook")
@@ -206,7 +208,7 @@ def watched(
     def watching(*args: Any, **kwargs: Any) -> Any:
         call = None
         try:
-            if observer.is_here():
+            if observer.covers_this_thread():
                 call = WatchedCall(function, args, kwargs, _caller())
             if before is not None and call is not None:
                 observer.observe(name, functools.partial(before, call))
@@ -215,15 +217,15 @@ def watched(
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            if failed is not None and call is not None:
+            if on_error is not None and call is not None:
                 try:
                     call.error = error
-                    observer.observe(name, functools.partial(failed, call))
+                    observer.observe(name, functools.partial(on_error, call))
                 except Exception as fault:  # noqa: BLE001 - as above
                     report_to_run(name, fault)
-            own = error.__traceback__
-            if own is not None and own.tb_frame is sys._getframe():
-                error.__traceback__ = own.tb_next  # a bare raise adds no entry, so no trace of this wrapper is left
+            entry = error.__traceback__
+            if entry is not None and entry.tb_frame is sys._getframe():
+                error.__traceback__ = entry.tb_next  # a bare raise adds no entry, so no trace of this wrapper is left
             raise
         if after is not None and call is not None:
             try:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 #: The place where each scope object was created; kept between runs, for functions that an earlier cell decorated.
 SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
-_ATTRIBUTE = "graphbreak_scopes"
+_OUTPUT_ATTRIBUTE = "graphbreak_scopes"
 
 
-class Scopes(threading.local):
+class ThreadScopes(threading.local):
     """The open scopes of a thread: those that Python has entered, then those that are being traced.
 
     The setting is a single global of torch; only by watching the scopes can we know which of them set it.
@@ -33,9 +33,9 @@ class Scopes(threading.local):
         """The scopes that Python has entered, outermost first."""
         return [scope for _, scope in self._entered]
 
-    def inherit_scopes(self, others: Iterable[Scopes]) -> None:
+    def inherit_scopes(self, other_watches: Iterable[ThreadScopes]) -> None:
         """Start with the scopes of this thread that other watches know."""
-        self._entered = max((list(other._entered) for other in others), key=len, default=[])
+        self._entered = max((list(other._entered) for other in other_watches), key=len, default=[])
 
     def enter(self, manager: Any, scope: OpenScope) -> None:
         """Note that Python has entered a scope."""
@@ -49,30 +49,30 @@ class Scopes(threading.local):
 
     def open_traced(self, tracer: Any, variable: Any, scope: OpenScope) -> None:
         """Note that the tracer has entered a scope."""
-        self._set_traced(tracer, [*self._traced(tracer), (id(variable), scope)])
-        self._last = self.chain(tracer)
+        self._set_traced(tracer, [*self._traced_scopes(tracer), (id(variable), scope)])
+        self._last = self.open_scopes(tracer)
 
     def close_traced(self, tracer: Any, variable: Any) -> None:
         """Note that the tracer has left a scope."""
-        self._set_traced(tracer, [traced for traced in self._traced(tracer) if traced[0] != id(variable)])
-        self._last = self.chain(tracer)
+        self._set_traced(tracer, [traced for traced in self._traced_scopes(tracer) if traced[0] != id(variable)])
+        self._last = self.open_scopes(tracer)
 
     def begin_trace(self) -> None:
         """Forget the traced scopes of the last frame, before the next one is traced."""
         self._last = self.entered
 
-    def chain(self, tracer: Any) -> list[OpenScope]:
+    def open_scopes(self, tracer: Any) -> list[OpenScope]:
         """Return the open scopes, outermost first."""
-        return [*self.entered, *(scope for _, scope in self._traced(tracer))]
+        return [*self.entered, *(scope for _, scope in self._traced_scopes(tracer))]
 
-    def last_chain(self) -> list[OpenScope]:
+    def last_open_scopes(self) -> list[OpenScope]:
         """Return the last known open scopes, for an error that has lost its tracer."""
         return list(self._last)
 
-    def _traced(self, tracer: Any) -> list[tuple[int, OpenScope]]:
+    def _traced_scopes(self, tracer: Any) -> list[tuple[int, OpenScope]]:
         """Return the traced scopes, which are stored in the output of each attempt to trace a frame."""
-        kept: dict[int, list[tuple[int, OpenScope]]] = getattr(getattr(tracer, "output", None), _ATTRIBUTE, {})
+        kept: dict[int, list[tuple[int, OpenScope]]] = getattr(getattr(tracer, "output", None), _OUTPUT_ATTRIBUTE, {})
         return kept.get(id(self), [])
 
     def _set_traced(self, tracer: Any, scopes: list[tuple[int, OpenScope]]) -> None:
-        vars(tracer.output).setdefault(_ATTRIBUTE, {})[id(self)] = scopes
+        vars(tracer.output).setdefault(_OUTPUT_ATTRIBUTE, {})[id(self)] = scopes

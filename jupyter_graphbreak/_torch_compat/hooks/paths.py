@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.patching import patched, redirected_here
+from jupyter_graphbreak._torch_compat.patching import patched, redirected_on_thread
 from jupyter_graphbreak.records.additions import AnswerDiffers
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 #: Instructions that are not part of any statement.
-_WITHOUT_STATEMENT = frozenset(
+_OUTSIDE_STATEMENTS = frozenset(
     {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
 )
 #: Instructions that leave the function.
-_RETURNS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
-_RAISES = frozenset({"RAISE_VARARGS", "RERAISE"})
+_RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
+_RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
-_UNCONDITIONAL = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
+_UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
 #: A function with more instructions is not searched for the place where two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
@@ -45,7 +45,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
-    follower = _Follower(observer)
+    follower = _AnswerFollower(observer)
 
     def observation(call: WatchedCall) -> AnswerDiffers | None:
         variable, tracer = call.args[:2]
@@ -85,7 +85,7 @@ def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> context
             return constant.create, (False,), {}
         return None
 
-    return redirected_here(owner, "call_function", plan)
+    return redirected_on_thread(owner, "call_function", plan)
 
 
 def _is_one_of(function: Any, functions: Container[Any]) -> bool:
@@ -103,7 +103,7 @@ class _Branch:
     ----------
     test : StackEntry
         The place of the jump.
-    otherwise : int
+    eager_target : int
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
         The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
@@ -117,7 +117,7 @@ class _Branch:
 
     answer: AnswerDiffers
     test: StackEntry
-    otherwise: int
+    eager_target: int
     merge_point: int | None
     shared: frozenset[Any]
     skipped: list[int]
@@ -125,7 +125,7 @@ class _Branch:
     lines: dict[int, None] = field(default_factory=dict)
 
 
-class _Follower:
+class _AnswerFollower:
     """Follows answers through the traced code."""
 
     def __init__(self, observer: Observer) -> None:
@@ -140,14 +140,14 @@ class _Follower:
     def follow(self, tracer: Any, variable: Any, value: object, answer: AnswerDiffers) -> Any:
         """Return a unique variable for the answer, and follow it."""
         # Newer releases use a single variable for every True.
-        own = type(variable)(value) if variable is type(variable).create(value) else variable
+        unique_variable = type(variable)(value) if variable is type(variable).create(value) else variable
         if len(self._followed) >= _MAX_FOLLOWED:
             self._followed.pop(next(iter(self._followed)))
-        self._followed[id(own)] = own, answer
+        self._followed[id(unique_variable)] = unique_variable, answer
         while tracer is not None:  # the function may return the answer
             self._watch_steps(tracer)
             tracer = getattr(tracer, "parent", None)
-        return own
+        return unique_variable
 
     def question_of(self, tracer: Any) -> AnswerDiffers | None:
         """Return the question whose answer is on top of the stack."""
@@ -161,8 +161,8 @@ class _Follower:
         if tracer in self._tracers:
             return
         self._tracers.add(tracer)
-        steps = _Steps(self, tracer, self._emit)
-        tracer.step = watched(tracer.step, self._observer, before=steps.begin, after=steps.end, failed=steps.fail)
+        steps = _TracerSteps(self, tracer, self._emit)
+        tracer.step = watched(tracer.step, self._observer, before=steps.begin, after=steps.end, on_error=steps.fail)
 
     def _emit(self, branch: _Branch) -> None:
         answer = branch.answer
@@ -175,10 +175,10 @@ class _Follower:
         )  # fmt: skip
 
 
-class _Steps:
+class _TracerSteps:
     """The steps of one tracer through the instructions of one function."""
 
-    def __init__(self, follower: _Follower, tracer: Any, emit: Callable[[_Branch], None]) -> None:
+    def __init__(self, follower: _AnswerFollower, tracer: Any, emit: Callable[[_Branch], None]) -> None:
         self._follower = follower
         self._tracer = tracer
         self._emit = emit
@@ -196,12 +196,14 @@ class _Steps:
             return
         instruction = tracer.instructions[index]
         for branch in self._open:
-            if index == branch.otherwise:  # compiled code runs this instruction as well
+            if index == branch.eager_target:  # compiled code runs this instruction as well
                 branch.skipped = []
-        self._close(lambda branch: index in {branch.otherwise, branch.merge_point})
-        targets = self._targets(index)
+        self._close_branches(lambda branch: index in {branch.eager_target, branch.merge_point})
+        targets = self._following_indices(index)
         for branch in self._open:
-            if branch.is_test and len(targets) > 1 and branch.otherwise in targets:  # a later operand of the same test
+            if (
+                branch.is_test and len(targets) > 1 and branch.eager_target in targets
+            ):  # a later operand of the same test
                 branch.lines.clear()
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
@@ -217,33 +219,38 @@ class _Steps:
         tracer = self._tracer
         if self._jump is not None and tracer.instruction_pointer is not None:
             answer, jump = self._jump
-            taken = tracer.instruction_pointer
-            others = self._targets(jump) - {taken}
-            if len(others) == 1:
-                otherwise = others.pop()
+            traced_target = tracer.instruction_pointer
+            other_targets = self._following_indices(jump) - {traced_target}
+            if len(other_targets) == 1:
+                eager_target = other_targets.pop()
                 self._open.append(
-                    _Branch(answer, _place(tracer, jump), otherwise, *self._region(jump, taken, otherwise))
+                    _Branch(
+                        answer,
+                        _place(tracer, jump),
+                        eager_target,
+                        *self._branch_region(jump, traced_target, eager_target),
+                    )
                 )
         if self._negated is not None and tracer.stack:
             variable = tracer.stack[-1]
             tracer.stack[-1] = self._follower.follow(tracer, variable, variable.as_python_constant(), self._negated)
         if not call.result:
-            self._end()
+            self._end_all_branches()
 
     def fail(self, _: WatchedCall) -> None:
         """End all branches at an exception, such as a graph break."""
-        self._end()
+        self._end_all_branches()
 
-    def _end(self) -> None:
+    def _end_all_branches(self) -> None:
         for branch in self._open:
             self._add_lines_after_break(branch)
-        self._close(lambda _: True)
+        self._close_branches(lambda _: True)
 
     def _add_lines_after_break(self, branch: _Branch) -> None:
         """Add the lines that may run after the last traced instruction: after a break, resume functions run them."""
         tracer = self._tracer
         current = tracer.instructions.index(tracer.current_instruction)
-        for index in sorted(self._reachable(current, {branch.otherwise, branch.merge_point})):
+        for index in sorted(self._reachable(current, {branch.eager_target, branch.merge_point})):
             self._add_line(branch, index)
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
@@ -253,7 +260,7 @@ class _Steps:
             index = waiting.pop()
             if index not in reached and index not in ends and index < len(self._tracer.instructions):
                 reached.add(index)
-                waiting += self._targets(index)
+                waiting += self._following_indices(index)
         return reached
 
     def _add_line(self, branch: _Branch, index: int) -> None:
@@ -263,47 +270,51 @@ class _Steps:
         if self._is_statement(index, branch.shared) and not self._is_implicit_return(index, branch.test):
             branch.lines[line] = None
 
-    def _close(self, is_over: Callable[[_Branch], bool]) -> None:
-        over = [branch for branch in self._open if is_over(branch)]
+    def _close_branches(self, is_over: Callable[[_Branch], bool]) -> None:
+        finished = [branch for branch in self._open if is_over(branch)]
         self._open = [branch for branch in self._open if not is_over(branch)]
-        for branch in over:
+        for branch in finished:
             self._emit(branch)
 
-    def _targets(self, index: int) -> set[int]:
+    def _following_indices(self, index: int) -> set[int]:
         """Return the indices of the instructions that may follow an instruction."""
         instruction = self._tracer.instructions[index]
-        if instruction.opname in _RETURNS:
+        if instruction.opname in _RETURN_INSTRUCTIONS:
             return set()
-        if instruction.opname in _RAISES:
+        if instruction.opname in _RAISE_INSTRUCTIONS:
             handler = instruction.exn_tab_entry
             return {self._tracer.indexof[handler.target]} if handler is not None else set()
-        following = set() if instruction.opname in _UNCONDITIONAL else {index + 1}
+        following = set() if instruction.opname in _UNCONDITIONAL_JUMPS else {index + 1}
         if instruction.target is not None:
             following.add(self._tracer.indexof[instruction.target])
         return following
 
-    def _region(self, jump: int, taken: int, otherwise: int) -> tuple[int | None, frozenset[Any], list[int]]:
+    def _branch_region(
+        self, jump: int, traced_target: int, eager_target: int
+    ) -> tuple[int | None, frozenset[Any], list[int]]:
         """Return where both branches of a jump meet, and the positions and lines of the eager program's branch."""
-        regions, key = self._follower.regions, (self._tracer.f_code, jump, otherwise)
+        regions, key = self._follower.regions, (self._tracer.f_code, jump, eager_target)
         if key not in regions:
-            merge_point = self._merge_point(jump, otherwise)
+            merge_point = self._merge_point(jump, eager_target)
             instructions = self._tracer.instructions
-            other = self._reachable(otherwise, {merge_point, jump})
-            ways = self._reachable(0, {jump}) | self._reachable(taken, {jump, otherwise})
-            both = {instructions[index].positions for index in ways}
-            test = _line(instructions[jump])
-            lines = {_line(instructions[index]) for index in other if self._is_statement(index, both)}
-            positions = frozenset(instructions[index].positions for index in other)
-            skipped = sorted(line for line in lines if line is not None and line != test)
+            eager_indices = self._reachable(eager_target, {merge_point, jump})
+            traced_indices = self._reachable(0, {jump}) | self._reachable(traced_target, {jump, eager_target})
+            traced_positions = {instructions[index].positions for index in traced_indices}
+            test_line = _line(instructions[jump])
+            lines = {
+                _line(instructions[index]) for index in eager_indices if self._is_statement(index, traced_positions)
+            }
+            positions = frozenset(instructions[index].positions for index in eager_indices)
+            skipped = sorted(line for line in lines if line is not None and line != test_line)
             regions[key] = merge_point, positions, skipped[:_MAX_LINES]
         return regions[key]
 
     def _is_statement(self, index: int, other_positions: Container[Any]) -> bool:
         """Return whether an instruction belongs to a statement, and is not at one of the other positions."""
         instruction = self._tracer.instructions[index]
-        return instruction.opname not in _WITHOUT_STATEMENT and instruction.positions not in other_positions
+        return instruction.opname not in _OUTSIDE_STATEMENTS and instruction.positions not in other_positions
 
-    def _merge_point(self, jump: int, otherwise: int) -> int | None:
+    def _merge_point(self, jump: int, eager_target: int) -> int | None:
         """Return the index of the first instruction that both branches of a jump reach, unless they raise an error."""
         import networkx as nx
 
@@ -314,11 +325,11 @@ class _Steps:
         backwards = nx.DiGraph()
         backwards.add_node(end)
         for index, instruction in enumerate(instructions):
-            for following in {end} if instruction.opname in _RETURNS else self._targets(index):
+            for following in {end} if instruction.opname in _RETURN_INSTRUCTIONS else self._following_indices(index):
                 backwards.add_edge(following, index)
         # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
-        merge_point: int | None = dominators.get(jump) if otherwise in dominators else None
+        merge_point: int | None = dominators.get(jump) if eager_target in dominators else None
         return None if merge_point == end else merge_point
 
     def _is_implicit_return(self, index: int, test: StackEntry) -> bool:
@@ -328,7 +339,7 @@ class _Steps:
             return False
         pair = [instruction.opname for instruction in instructions[index : index + 2]]
         is_none = instructions[index].opname in {"LOAD_CONST", "RETURN_CONST"} and instructions[index].argval is None
-        return pair[0] == "RETURN_VALUE" or (is_none and pair[-1] in _RETURNS)
+        return pair[0] == "RETURN_VALUE" or (is_none and pair[-1] in _RETURN_INSTRUCTIONS)
 
 
 def _line(instruction: Any) -> int | None:

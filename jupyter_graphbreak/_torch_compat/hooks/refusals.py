@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry
 from jupyter_graphbreak._torch_compat.hooks.observer import watched
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import keep_reason
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
-from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, stack_above, wrapped_code
+from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, program_stack, wrapped_code
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
 
@@ -34,18 +34,18 @@ def watch_generators(observer: Observer) -> Iterator[None]:
     def observation(call: WatchedCall) -> FrameRefused | None:
         if not call.result:
             return None
-        convert = observer.local(call.caller, "self")  # of ConvertFrameAssert.__call__
+        convert = observer.local_variable(call.caller, "self")  # of ConvertFrameAssert.__call__
         one_graph = getattr(convert, "_one_graph", None)
         setting = getattr(getattr(convert, "_box", None), "error_on_graph_break", None)
         return FrameRefused(
             **identity(call.argument("code")),
             reason="generator",
             registry=registry_entry("Attempt to trace generator"),
-            above=stack_above(),
+            above=program_stack(),
             fullgraph=one_graph,
             fullgraph_site=fullgraph_site(observer) if one_graph else None,
             error_on_graph_break=setting,
-            scopes=observer.scopes.chain(None),
+            scopes=observer.scopes.open_scopes(None),
             raised=bool(one_graph) or bool(setting),
         )
 
@@ -60,20 +60,20 @@ def watch_limits(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> FrameRefused | None:
         exceeded, limit = call.result
-        return _limited(observer, call.caller, limit) if exceeded else None  # the caller is _compile
+        return _limit_refusal(observer, call.caller, limit) if exceeded else None  # the caller is _compile
 
     hook = watched(module.exceeds_recompile_limit, observer, after=observation)
     with patched(module, "exceeds_recompile_limit", hook):
         yield
 
 
-def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
+def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
     config = importlib.import_module("torch._dynamo.config")
-    code = observer.local(caller, "code")
-    one_graph = observer.local(caller, "one_graph")
+    code = observer.local_variable(caller, "code")
+    one_graph = observer.local_variable(caller, "one_graph")
     wrapped = None
     if code is not None and is_wrapper(code):
-        cells = dict(zip(code.co_freevars, observer.local(caller, "closure") or (), strict=False))
+        cells = dict(zip(code.co_freevars, observer.local_variable(caller, "closure") or (), strict=False))
         wrapped = wrapped_code(cells["func"].cell_contents) if "func" in cells else None
     return FrameRefused(
         **(identity(code) if code is not None else {}),
@@ -82,10 +82,10 @@ def _limited(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
         registry=registry_entry("Dynamo recompile limit exceeded"),
         limit=limit,
         limit_value=getattr(config, limit, None),
-        above=stack_above(),
+        above=program_stack(),
         fullgraph=one_graph,
         fullgraph_site=fullgraph_site(observer) if one_graph else None,
-        scopes=observer.scopes.chain(None),
+        scopes=observer.scopes.open_scopes(None),
         raised=bool(one_graph) or bool(config.fail_on_recompile_limit_hit),
     )
 
@@ -98,10 +98,10 @@ def watch_given_up(observer: Observer) -> Iterator[None]:
 
     def observation(call: WatchedCall) -> FrameGivenUp | None:
         # Frames with nothing to capture end with the same exception.
-        ended = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
-        return FrameGivenUp(message=str(call.error)) if ended else None
+        is_skipped = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
+        return FrameGivenUp(message=str(call.error)) if is_skipped else None
 
-    with patched(module, "compile_frame", watched(module.compile_frame, observer, failed=observation)):
+    with patched(module, "compile_frame", watched(module.compile_frame, observer, on_error=observation)):
         yield
 
 
@@ -128,7 +128,9 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         if result.apply_to_code:  # false since torch 2.14 if a mode is on: the next call is compiled again
             keep_reason(frame.f_code, reason)
         in_place = _is_compiled_in_place(frame)
-        return FrameSkipped(**identity(frame.f_code), reason=reason, above=stack_above(), is_compiled_in_place=in_place)
+        return FrameSkipped(
+            **identity(frame.f_code), reason=reason, above=program_stack(), is_compiled_in_place=in_place
+        )
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
         with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=observation)):
@@ -175,4 +177,4 @@ def _skipped_for_mode(call: WatchedCall) -> FrameSkipped | None:
         return None  # the mode's own handler, which torch before 2.11 also skips
     reason = "non-infra torch dispatch mode present"
     keep_reason(code, reason)
-    return FrameSkipped(**identity(code), reason=reason, above=stack_above())
+    return FrameSkipped(**identity(code), reason=reason, above=program_stack())

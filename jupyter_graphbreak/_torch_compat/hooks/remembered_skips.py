@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
 #: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
-REMEMBERED = "remembered"
+REMEMBERED_REASON = "remembered"
 #: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER = "compile_wrapper"
+_WRAPPER_NAME = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
 #: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
@@ -50,7 +50,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     def add_and_suspect(code: CodeType) -> None:
         add(code)
         try:
-            if not observer.is_here():  # another thread, whose skips this run does not see
+            if not observer.covers_this_thread():  # another thread, whose skips this run does not see
                 calls.suspect(code for code in (code,) if _can_be_entry(code))
         except Exception as error:  # noqa: BLE001 - the user's program must not notice us
             report_to_run("input_codes.add", error)
@@ -65,8 +65,8 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
         patched(tracker, "add", add_and_suspect),
         patched(context, "__call__", watched(context.__call__, observer, after=observation)),
     ):
-        known = [code for seen in tracker.seen if (code := seen()) is not None]
-        calls.suspect(filter(_can_be_entry, known))
+        known_codes = [code for reference in tracker.seen if (code := reference()) is not None]
+        calls.suspect(filter(_can_be_entry, known_codes))
         yield
 
 
@@ -80,11 +80,13 @@ class _SuspectCalls:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._module: Any = importlib.import_module("torch._dynamo.eval_frame")
-        self._known: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
+        self._known_codes: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
         self._suspects: dict[int, weakref.ref[CodeType]] = {}  # by id: equal code objects are different suspects
         self._running: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
-        self._settled: dict[int, Any] = {}  # the callback of each torch.compile whose first call has ended, by its id
-        self._hook: Any = None  # the hook in place
+        self._settled_callbacks: dict[
+            int, Any
+        ] = {}  # the callback of each torch.compile whose first call has ended, by its id
+        self._active_hook: Any = None  # the hook in place
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
 
@@ -95,28 +97,28 @@ class _SuspectCalls:
                 forget = functools.partial(self._suspects.pop, id(code))
                 self._suspects[id(code)] = weakref.ref(code, forget)
         with self._lock:
-            if self._suspects and self._hook is None:
-                self._settled.clear()
-                self._hook = self._watching(self._module._maybe_set_eval_frame)
-                self._context.enter_context(patched(self._module, "_maybe_set_eval_frame", self._hook))
+            if self._suspects and self._active_hook is None:
+                self._settled_callbacks.clear()
+                self._active_hook = self._with_observation(self._module._maybe_set_eval_frame)
+                self._context.enter_context(patched(self._module, "_maybe_set_eval_frame", self._active_hook))
 
     def close(self) -> None:
         """Stop watching."""
         with self._lock:
-            self._hook = None
+            self._active_hook = None
             self._context.close()
 
-    def _watching(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _with_observation(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @functools.wraps(original)
         def watching(callback: Any) -> Any:
             try:
-                if self._hook is not watching:
+                if self._active_hook is not watching:
                     pass  # stopped, but a later hook that wraps this one is still in place
                 elif not self._suspects and not self._running:
                     self.close()
                 elif (
-                    self._running or (callable(callback) and id(callback) not in self._settled)
-                ) and self._observer.is_here():
+                    self._running or (callable(callback) and id(callback) not in self._settled_callbacks)
+                ) and self._observer.covers_this_thread():
                     observation = functools.partial(self._skip_of_call, sys._getframe(1), callback)
                     self._observer.observe("_maybe_set_eval_frame", observation)
             except Exception as error:  # noqa: BLE001 - the user's program must not notice us
@@ -126,31 +128,31 @@ class _SuspectCalls:
         return watching
 
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
-        if caller.f_code.co_name != _WRAPPER:
+        if caller.f_code.co_name != _WRAPPER_NAME:
             return None
         if id(caller) not in self._running:  # the hook is called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
             if code is not None and id(code) in self._suspects and self._may_be_skipped(code):
                 self._running[id(caller)] = code, callback, sys.exc_info()[1]
             else:
-                self._settle(code, callback)
+                self._stop_suspecting(code, callback)
             return None
         code, callback, handled = self._running.pop(id(caller))
         # A call that raised may not have run the function. Its caller may be handling another exception.
-        if sys.exc_info()[1] is not handled or _is_off(self._module):
+        if sys.exc_info()[1] is not handled or _is_compilation_disabled(self._module):
             return None
-        self._settle(code, callback)
+        self._stop_suspecting(code, callback)
         if code_number(code) in self._observer.codes:
             return None
         reason = _kept_reason(code)
-        return FrameSkipped(**identity(code), reason=f"{REMEMBERED}: {reason}" if reason else REMEMBERED)
+        return FrameSkipped(**identity(code), reason=f"{REMEMBERED_REASON}: {reason}" if reason else REMEMBERED_REASON)
 
-    def _settle(self, code: CodeType | None, callback: Any) -> None:
-        self._settled[id(callback)] = callback
+    def _stop_suspecting(self, code: CodeType | None, callback: Any) -> None:
+        self._settled_callbacks[id(callback)] = callback
         self._suspects.pop(id(code), None)
 
     def _may_be_skipped(self, code: CodeType) -> bool:
-        return code in self._known and not has_cached_code(code)
+        return code in self._known_codes and not has_cached_code(code)
 
 
 def keep_reason(code: CodeType, reason: str) -> None:
@@ -163,8 +165,8 @@ def keep_reason(code: CodeType, reason: str) -> None:
 def _kept_reason(code: CodeType) -> str | None:
     """Return the reason why Dynamo skips a code object; ``None`` if unknown, or if Dynamo was reset since then."""
     mark, reason = _REASONS.get(code_number(code), (None, None))
-    now = mark_of_known_code(code)
-    is_same = mark is not None and now is not None and mark() is not None and mark() is now()
+    current_mark = mark_of_known_code(code)
+    is_same = mark is not None and current_mark is not None and mark() is not None and mark() is current_mark()
     return reason if is_same else None
 
 
@@ -183,7 +185,7 @@ def _can_be_entry(code: CodeType) -> bool:
     return given_to_compile is None or code in given_to_compile or "forward" in code.co_name
 
 
-def _is_off(eval_frame: Any) -> bool:
+def _is_compilation_disabled(eval_frame: Any) -> bool:
     """Return whether compilation is disabled altogether."""
     stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
     return stance != "default" or importlib.import_module("torch._dynamo.config").disable

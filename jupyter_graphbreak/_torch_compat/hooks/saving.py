@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: At most this many keys of a dict, and this many nested dicts, are examined.
 _MAX_KEYS, _MAX_DICTS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
-_SAVING = ("torch/serialization.py", "safetensors/torch.py")
+_SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
     seen: set[StackEntry | None] = set()
 
-    def noted(caller: FrameType | None, *, is_module: bool, is_part: bool = False) -> CompiledSaved | None:
+    def saved_once(caller: FrameType | None, *, is_module: bool, is_part: bool = False) -> CompiledSaved | None:
         while caller is not None and _is_saving(caller.f_code.co_filename):
             caller = caller.f_back
         site = site_of(caller)
@@ -46,11 +46,11 @@ def watch_saving(observer: Observer) -> Iterator[None]:
     def saved_names(call: WatchedCall) -> CompiledSaved | None:
         name = _prefixed_key(call.args[0] if call.args else None)
         is_part = name is not None and not name.startswith(ORIG_MOD)
-        return noted(call.caller, is_module=False, is_part=is_part) if name is not None else None
+        return saved_once(call.caller, is_module=False, is_part=is_part) if name is not None else None
 
     def pickled_module(call: WatchedCall) -> CompiledSaved | None:
         is_copied = call.caller.f_code.co_filename.endswith("copy.py")
-        return None if is_copied else noted(call.caller, is_module=True)
+        return None if is_copied else saved_once(call.caller, is_module=True)
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
@@ -68,7 +68,7 @@ def watch_saving(observer: Observer) -> Iterator[None]:
 
 
 def _is_saving(filename: str) -> bool:
-    return filename.endswith(_SAVING) or filename.startswith(OWN_FOLDER)
+    return filename.endswith(_SAVING_FILES) or filename.startswith(OWN_FOLDER)
 
 
 def _prefixed_key(value: Any, depth: int = 0) -> str | None:

@@ -7,9 +7,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.observer import watched, watched_uncompiled
-from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, Scopes
+from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, ThreadScopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.module_calls import compiled_calls_around
+from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import OpenScope, ScopeOpened
 from jupyter_graphbreak.records.records import StackEntry, is_resume
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 #: The scopes of each open watch.
-_watched: list[Scopes] = []
+_watched: list[ThreadScopes] = []
 
 
 @contextlib.contextmanager
@@ -44,24 +44,24 @@ def _watch_entered(observer: Observer) -> Iterator[None]:
     manager = importlib.import_module("torch._dynamo.decorators").ErrorOnGraphBreakDecoratorContextManager
     scopes = observer.scopes
 
-    def created(call: WatchedCall) -> None:
+    def note_creation(call: WatchedCall) -> None:
         site = site_of(call.caller)
         if site is not None:
             SITES[call.args[0]] = site
 
-    def entered(call: WatchedCall) -> ScopeOpened:
+    def note_entry(call: WatchedCall) -> ScopeOpened:
         scope = _entered_scope(observer, _original_scope(observer, call.caller, call.args[0]), call.caller)
         outer_scopes = scopes.entered
         scopes.enter(call.args[0], scope)
         return _scope_opened(scope, outer_scopes)
 
-    def left(call: WatchedCall) -> None:
+    def note_exit(call: WatchedCall) -> None:
         scopes.leave(call.args[0])
 
     with (
-        patched(manager, "__init__", watched_uncompiled(manager.__init__, observer, created)),
-        patched(manager, "__enter__", watched_uncompiled(manager.__enter__, observer, entered)),
-        patched(manager, "__exit__", watched_uncompiled(manager.__exit__, observer, left)),
+        patched(manager, "__init__", watched_uncompiled(manager.__init__, observer, note_creation)),
+        patched(manager, "__enter__", watched_uncompiled(manager.__enter__, observer, note_entry)),
+        patched(manager, "__exit__", watched_uncompiled(manager.__exit__, observer, note_exit)),
     ):
         yield
 
@@ -73,19 +73,19 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
 
     scopes = observer.scopes
 
-    def opened(call: WatchedCall) -> ScopeOpened:
+    def note_traced_entry(call: WatchedCall) -> ScopeOpened:
         scope_variable, tracer = call.argument("self"), call.argument("tx")
         scope = _traced_scope(tracer, value=bool(scope_variable.target_values[0]))
-        outer_scopes = scopes.chain(tracer)
+        outer_scopes = scopes.open_scopes(tracer)
         scopes.open_traced(tracer, scope_variable, scope)
         return _scope_opened(scope, outer_scopes)
 
-    def closed(call: WatchedCall) -> None:
+    def note_traced_exit(call: WatchedCall) -> None:
         scopes.close_traced(call.argument("tx"), call.argument("self"))
 
     with (
-        patched(variable, "enter", watched(variable.enter, observer, after=opened)),
-        patched(variable, "exit", watched(variable.exit, observer, before=closed)),
+        patched(variable, "enter", watched(variable.enter, observer, after=note_traced_entry)),
+        patched(variable, "exit", watched(variable.exit, observer, before=note_traced_exit)),
     ):
         yield
 
@@ -98,7 +98,7 @@ def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
     """Return the original scope object of a decorated function; Dynamo's code opens a copy of it."""
     if not is_wrapper(frame.f_code):
         return manager
-    original = observer.local(frame, "self")
+    original = observer.local_variable(frame, "self")
     return original if isinstance(original, type(manager)) else manager
 
 
@@ -108,7 +108,7 @@ def is_wrapper(code: CodeType) -> bool:
 
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
-    wrapped = observer.local(frame, "func") if is_wrapper(frame.f_code) else None
+    wrapped = observer.local_variable(frame, "func") if is_wrapper(frame.f_code) else None
     entered = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
     generated = entered is not None and (is_resume(entered.function) or entered.column is None)
@@ -117,7 +117,7 @@ def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenSc
         site=SITES.get(manager) if wrapped is not None else None,
         entered=entered,
         wrapped=wrapped_code(wrapped),
-        inside=any(True for _ in compiled_calls_around(frame)),
+        inside=any(True for _ in enclosing_compiled_calls(frame)),
         generated=wrapped is None and generated,
     )
 

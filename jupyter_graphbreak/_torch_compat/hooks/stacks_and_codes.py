@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
 #: The live code objects that were seen, by address: a reference and a unique number.
 _NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
-_numbers = itertools.count(1)
+_code_numbers = itertools.count(1)
 #: Files and folders between a call in the program and the code of torch or this package that it reaches.
 _NOT_IN_PROGRAM = (
     "torch/_dynamo/",
@@ -48,7 +48,7 @@ def code_number(code: CodeType) -> int:
     address = id(code)
     known = _NUMBERED.get(address)
     if known is None or known[0]() is not code:
-        known = weakref.ref(code, lambda _: _NUMBERED.pop(address, None)), next(_numbers)
+        known = weakref.ref(code, lambda _: _NUMBERED.pop(address, None)), next(_code_numbers)
         _NUMBERED[address] = known
     return known[1]
 
@@ -87,18 +87,18 @@ def frames_outward(frame: FrameType | None, max_count: int) -> Iterator[FrameTyp
         frame, max_count = frame.f_back, max_count - 1
 
 
-def stack_above() -> list[StackEntry]:
+def program_stack() -> list[StackEntry]:
     """Return the Python stack at the call that made Dynamo compile, outermost first, without Dynamo's frames."""
     frame: FrameType | None = sys._getframe(1)
-    inside = True
+    is_in_dynamo = True
     stack: list[StackEntry] = []
     while frame is not None:
         code = frame.f_code
         filename = code.co_filename
-        if inside:
+        if is_in_dynamo:
             # Dynamo enters Python through CatchErrorsWrapper; the frames outside it are the program's.
             if filename.endswith("convert_frame.py") and code.co_qualname == "CatchErrorsWrapper.__call__":
-                inside = False
+                is_in_dynamo = False
         else:
             stack.append(StackEntry(filename, frame.f_lineno, code.co_name, code.co_firstlineno))
         frame = frame.f_back
@@ -129,27 +129,29 @@ def tracing_stack() -> Any:
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
     """Fill in the columns of the program's innermost entry from the tracer's current instruction, if they match."""
-    at = len(strip_inserted_frames(stack, package_paths())) - 1
+    index = len(strip_inserted_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack
     positions = getattr(getattr(tracer, "current_instruction", None), "positions", None)
     code = getattr(tracer, "f_code", None)
-    leaf = stack[at]
+    leaf = stack[index]
     if positions is None or code is None or (code.co_filename, positions.lineno) != (leaf.filename, leaf.line):
         return stack
     columns = (positions.col_offset, positions.end_col_offset)
     if leaf.column is not None and (leaf.column, leaf.end_column) != columns:
         return stack
-    placed = StackEntry(leaf.filename, leaf.line, leaf.function, leaf.first_line, *columns, positions.end_lineno)
-    return [*stack[:at], placed, *stack[at + 1 :]]
+    entry = StackEntry(leaf.filename, leaf.line, leaf.function, leaf.first_line, *columns, positions.end_lineno)
+    return [*stack[:index], entry, *stack[index + 1 :]]
 
 
 def line_at(code: CodeType, offset: int | None) -> int | None:
     """Return the line of the instruction at an offset; Dynamo counts offsets after replacing some instructions."""
     if offset is None:
         return None
-    replaced = getattr(importlib.import_module("torch._dynamo.bytecode_transformation"), "cleaned_instructions", None)
-    for instruction in replaced(code) if replaced is not None else ():
+    instructions_of = getattr(
+        importlib.import_module("torch._dynamo.bytecode_transformation"), "cleaned_instructions", None
+    )
+    for instruction in instructions_of(code) if instructions_of is not None else ():
         if instruction.offset == offset and instruction.positions is not None:
             line: int | None = instruction.positions.lineno
             return line

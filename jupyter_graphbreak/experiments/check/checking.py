@@ -18,7 +18,7 @@ from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
     STRONGLY_VARIED,
     VARIED,
-    Exact,
+    DoublePrecisionResults,
     difference_beyond_rounding,
     double_state,
     flatten,
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
 Step = Literal["eager", "aot_eager", "backend"]
 _MAX_DIFFERENCES = 8
 #: The number of calls after which a program that changes its state is compared again.
-_CALLS = 3
+_REPEATED_CALLS = 3
 #: Simpler backends without the step that introduces a difference.
-_RIGHT_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
+_SIMPLER_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
 #: The time limit and the maximum number of runs for timing a call.
-_TIMING_S = 0.3
+_MAX_TIMING_S = 0.3
 _MIN_CALLS, _MAX_CALLS = 5, 100
 
 
@@ -77,15 +77,15 @@ class _Observation:
     raised_backward: str | None = None
 
 
-def instances_of(entries: Sequence[Entry]) -> list[list[Entry]]:
+def group_instances(entries: Sequence[Entry]) -> list[list[Entry]]:
     """Group the entries of a run that share compiled code: modules of one class, functions with the same code."""
     groups: dict[Any, list[Entry]] = {}
     for entry in entries:
-        groups.setdefault(_kind(entry), []).append(entry)
+        groups.setdefault(_sharing_key(entry), []).append(entry)
     return list(groups.values())
 
 
-def _kind(entry: Entry) -> Any:
+def _sharing_key(entry: Entry) -> Any:
     """Return the key that an entry shares with the entries whose compiled code it may use."""
     method = entry.call.forward if isinstance(entry.call, torch.nn.Module) else entry.call
     code = getattr(getattr(method, "__func__", method), "__code__", None)
@@ -102,7 +102,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
     Parameters
     ----------
     entries : sequence of Entry
-        The entries, in the order of the run, see :func:`instances_of`.
+        The entries, in the order of the run, see :func:`group_instances`.
     """
     results: list[CheckResult] = []
     for number, entry in enumerate(entries, start=1):
@@ -142,31 +142,31 @@ def check_entry(
         with recompiling(compiled_call.subject.call):
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
-            own = build_report(recording.records)
+            own_report = build_report(recording.records)
             differences = _differences(entry, _observe_eager(entry), actual)
             calls = 1
             if not differences and compiled_call.changes_state:
                 with contextlib.suppress(TimeUpError):  # the first call has been compared
                     differences = _later_differences(entry, compiled_call)
-                    calls = _CALLS if differences else 1
-            by_others = False
+                    calls = _REPEATED_CALLS if differences else 1
+            is_by_others = False
             if not differences and earlier and isinstance(entry.call, torch.nn.Module):
                 differences = _differences_after(earlier, entry)
-                by_others = bool(differences)
+                is_by_others = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # it is already known whether the results are equal
-                correspondence = Correspondence(own, run if run is not None else own, entry.frame)
+                correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
                 differences = [f"graph {first.graph} computes a different value, which does not affect the result"]
-            own_us = None
+            unchanged_us = None
             with contextlib.suppress(TimeUpError):
-                own_us = compiled_call.fastest_us() if differences else None
+                unchanged_us = compiled_call.fastest_us() if differences else None
         restored_by: list[NumericsTrial] = []
         with contextlib.suppress(TimeUpError):
-            step = _first_wrong_step(entry, calls) if differences and not by_others else None
+            step = _first_wrong_step(entry, calls) if differences and not is_by_others else None
             if step is not None:
-                restored_by += _try_changes(entry, step, first, own_us, calls)
+                restored_by += _try_changes(entry, step, first, unchanged_us, calls)
     check = Check(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -176,7 +176,7 @@ def check_entry(
         step=step,
         restored_by=restored_by,
     )
-    return CheckResult(check, own)
+    return CheckResult(check, own_report)
 
 
 class _CompiledCall:
@@ -206,17 +206,17 @@ class _CompiledCall:
     def fastest_us(self) -> float | None:
         """Return the microseconds of the fastest of some calls, ``None`` if a call raises."""
         clock = clock_for(tensors_of(self.subject, self.subject.arguments or Arguments()))
-        end = time.monotonic() + _TIMING_S
+        end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
         while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
             require_time()
             self.subject.restore()
-            given = self.subject.copies_of(self.subject.arguments or Arguments())
+            arguments = self.subject.copies_of(self.subject.arguments or Arguments())
             seed_all(0)
             with self.subject.activated(), guarded(self.subject.call, assigned=self.subject.assigned):
                 marks = [clock.mark()]
                 try:
-                    self._program(*given.args, **given.kwargs)
+                    self._program(*arguments.args, **arguments.kwargs)
                 except Exception:  # noqa: BLE001 - the check already says that it raises
                     return None
                 marks.append(clock.mark())
@@ -238,8 +238,8 @@ def _observe_in_double(entry: Entry, calls: int, *, varied: int) -> _Observation
         subject.restore()
         subject.modes = replace(subject.modes, dtype=torch.float64)
         double_state(subject, varied=varied)
-        given = subject.arguments or entry.arguments
-        args, kwargs = to_double((given.args, given.kwargs), subject.state_memo(), varied=varied)
+        arguments = subject.arguments or entry.arguments
+        args, kwargs = to_double((arguments.args, arguments.kwargs), subject.state_memo(), varied=varied)
         with running_eagerly():
             observation = _observe(subject.call, subject, Arguments(*args, **kwargs), calls=calls)
     except Exception:  # noqa: BLE001 - copying may call the user's code
@@ -248,37 +248,37 @@ def _observe_in_double(entry: Entry, calls: int, *, varied: int) -> _Observation
 
 
 def _call(
-    program: Callable[..., Any], subject: Subject, given: Arguments | None = None
+    program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
     require_time()
-    given = given or subject.copies_of(subject.arguments or Arguments())
+    arguments = arguments or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
     with subject.activated(), guarded(subject.call, assigned=subject.assigned):
         try:
-            return program(*given.args, **given.kwargs), given, None
+            return program(*arguments.args, **arguments.kwargs), arguments, None
         except Exception as error:  # noqa: BLE001 - the exception is the finding
-            return None, given, type(error).__name__
+            return None, arguments, type(error).__name__
 
 
 def _observe(
-    program: Callable[..., Any], subject: Subject, given: Arguments | None = None, *, calls: int = 1
+    program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None, *, calls: int = 1
 ) -> _Observation:
     """Make calls with copies of the same arguments, and return the outcome of the last one."""
     for _ in range(calls - 1):
-        before = subject.copies_of(given) if given is not None else None
-        raised = _call(program, subject, before)[2]
+        copies = subject.copies_of(arguments) if arguments is not None else None
+        raised = _call(program, subject, copies)[2]
         if raised is not None:
             return _Observation(raised=raised)
-    value, given, raised = _call(program, subject, given)
+    value, arguments, raised = _call(program, subject, arguments)
     if raised is not None:
         return _Observation(raised=raised)
     memo = subject.unchanged_memo()
-    named = given.named(subject.call)
+    named_arguments = arguments.named(subject.call)
     observation = _Observation({"the result": subject.snapshot(value, memo)})
-    observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named.items()}
+    observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
-    inputs = dict(_differentiable(named, subject))
+    inputs = dict(_differentiable(named_arguments, subject))
     try:
         with subject.activated(), guarded(subject.call, assigned=subject.assigned):
             gradients = gradients_of(value, list(inputs.values()))
@@ -293,9 +293,9 @@ def _observe(
     return observation
 
 
-def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
+def _differentiable(named_arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors to differentiate with respect to, with their names."""
-    pending = [*named.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
+    pending = [*named_arguments.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
     for name, value in pending:
         if is_instance(value, torch.Tensor) and value.requires_grad and value.is_leaf:
             yield name, value
@@ -309,8 +309,10 @@ def _differentiable(named: dict[str, Any], subject: Subject) -> Iterator[tuple[s
 
 def _later_differences(entry: Entry, compiled_call: _CompiledCall) -> list[str]:
     """Return how the last of several consecutive compiled calls, which change the state, differs from the eager one."""
-    found = _differences(entry, _observe_eager(entry, _CALLS), compiled_call.observe(_CALLS), _CALLS)
-    return [f"after {_CALLS} calls, {text}" for text in found]
+    differences = _differences(
+        entry, _observe_eager(entry, _REPEATED_CALLS), compiled_call.observe(_REPEATED_CALLS), _REPEATED_CALLS
+    )
+    return [f"after {_REPEATED_CALLS} calls, {text}" for text in differences]
 
 
 def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
@@ -318,12 +320,12 @@ def _differences_after(earlier: Sequence[Entry], entry: Entry) -> list[str]:
     subject = Subject(entry.call, entry.arguments)
     backend = entry.backend if callable(entry.backend) else own_backend(entry.backend)  # the same for all of them
     with recompiling(subject.call):
-        for other in earlier:
-            known = Subject(other.call, other.arguments)
-            _call(other.compile(known.call, backend), known)
+        for earlier_entry in earlier:
+            earlier_subject = Subject(earlier_entry.call, earlier_entry.arguments)
+            _call(earlier_entry.compile(earlier_subject.call, backend), earlier_subject)
         actual = _observe(entry.compile(subject.call, backend), subject)
-    found = _differences(entry, _observe_eager(entry), actual)
-    return [f"with code that was compiled for an earlier one, {text}" for text in found]
+    differences = _differences(entry, _observe_eager(entry), actual)
+    return [f"with code that was compiled for an earlier one, {text}" for text in differences]
 
 
 def _differences(entry: Entry, expected: _Observation, actual: _Observation, calls: int = 1) -> list[str]:
@@ -365,8 +367,8 @@ def _compare_observations(
         doubles = [getattr(observation, kind) for observation in exact]
         largest = largest_number(flatten(doubles[0])) if doubles else 0.0
         for name in expected_parts:
-            known = bool(doubles) and all(name in double for double in doubles)
-            reference = Exact(largest, *(double[name] for double in doubles)) if known else None
+            has_doubles = bool(doubles) and all(name in double for double in doubles)
+            reference = DoublePrecisionResults(largest, *(double[name] for double in doubles)) if has_doubles else None
             text = difference_beyond_rounding(
                 expected_parts[name],
                 actual_parts.get(name),
@@ -387,24 +389,24 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     """Return the first graph and operation that differ, from further calls of the compiled program."""
     graphs = compiled_call.graphs
     _compare_graphs(compiled_call)
-    if graphs.wrong is None:
+    if graphs.wrong_graph is None:
         return None
-    frame = next((frame for frame in correspondence.own.frames if frame.id == graphs.wrong.frame), None)
+    frame = next((frame for frame in correspondence.copy.frames if frame.id == graphs.wrong_graph.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
-    named = correspondence.graph(letter)
-    if letter is None or named is None:
+    graph_id = correspondence.graph(letter)
+    if letter is None or graph_id is None:
         return None
     name = graphs.first_wrong_operation()
-    graph = next(graph for graph in correspondence.run.graphs if graph.id == named)
+    graph = next(graph for graph in correspondence.run.graphs if graph.id == graph_id)
     op = next((op for op in graph.ops if op.name == name), None)
-    return Divergence(named, op.location if op is not None else None, op.name if op is not None else name)
+    return Divergence(graph_id, op.location if op is not None else None, op.name if op is not None else name)
 
 
 def _compare_graphs(compiled_call: _CompiledCall) -> None:
     graphs = compiled_call.graphs
     for graphs.compares in ("values", "gradients"):
         compiled_call.call()
-        if graphs.wrong is not None:
+        if graphs.wrong_graph is not None:
             break
     graphs.compares = "nothing"
 
@@ -420,13 +422,13 @@ def _first_wrong_step(entry: Entry, calls: int) -> Step:
             if _differences(entry, _observe_eager(entry, calls), compiled_call.observe(calls), calls):
                 return step
             _compare_graphs(compiled_call)
-            if compiled_call.graphs.wrong is not None:
+            if compiled_call.graphs.wrong_graph is not None:
                 return step
     return "backend"
 
 
 def _try_changes(
-    entry: Entry, step: Step, first: Divergence | None, own_us: float | None, calls: int
+    entry: Entry, step: Step, first: Divergence | None, unchanged_us: float | None, calls: int
 ) -> Iterator[NumericsTrial]:
     """Try changes one at a time that may make a wrong result right, as many as time allows.
 
@@ -438,7 +440,7 @@ def _try_changes(
         The compilation step that introduces the difference.
     first : Divergence or None
         The first wrong operation.
-    own_us : float or None
+    unchanged_us : float or None
         The microseconds of a compiled call without any change.
     calls : int
         The number of calls after which the results are compared.
@@ -447,12 +449,12 @@ def _try_changes(
     if step == "backend" and backend_name(entry.backend) == "inductor":
         operation = first.op if first is not None else None
         uses_cuda = any(tensor.is_cuda for tensor in tensors_of(Subject(entry.call, entry.arguments), entry.arguments))
-        tried = inductor_changes(operation, uses_cuda=uses_cuda)
-        changes = [(change.code, change.applied, entry) for change in tried]
+        possible_changes = inductor_changes(operation, uses_cuda=uses_cuda)
+        changes = [(change.code, change.applied, entry) for change in possible_changes]
     if entry.guard_filter is not None:
         unfiltered = replace(entry, guard_filter=None)
         changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered))
-    for name in _RIGHT_BACKENDS[step]:
+    for name in _SIMPLER_BACKENDS[step]:
         changes.append((f'backend="{name}"', contextlib.nullcontext, replace(entry, backend=name)))
     for code, applied, changed in changes:
         try:
@@ -462,11 +464,11 @@ def _try_changes(
                     expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
                     is_equal = not _differences(entry, expected, actual, calls)
                     _compare_graphs(compiled_call)
-                    is_equal = is_equal and compiled_call.graphs.wrong is None
-                    changed_us = compiled_call.fastest_us() if is_equal and own_us is not None else None
+                    is_equal = is_equal and compiled_call.graphs.wrong_graph is None
+                    changed_us = compiled_call.fastest_us() if is_equal and unchanged_us is not None else None
         except TimeUpError:  # the check itself is complete
             return
         except Exception:  # noqa: BLE001 - PyTorch may fail with the change
             is_equal, changed_us = False, None
-        ratio = round(changed_us / own_us, 2) if changed_us is not None and own_us else None
+        ratio = round(changed_us / unchanged_us, 2) if changed_us is not None and unchanged_us else None
         yield NumericsTrial(code, is_equal, ratio)

@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.subject import Subject
 
 #: The maximum distance of a result from the one in double precision, as a multiple of what rounding explains.
-_FACTOR = 8.0
+_MAX_DISTANCE_FACTOR = 8.0
 #: If eager's distance is more than this many times the rounding, eager took a different branch or is imprecise itself.
-_OTHER_BRANCH = 100.0
+_OTHER_BRANCH_FACTOR = 100.0
 #: The largest distance of an imprecise result, such as a norm of a million numbers, relative to its largest number.
-_IMPRECISE = 1e-3
+_IMPRECISE_TOLERANCE = 1e-3
 #: The largest distance of a result whose terms cancel, relative to the largest number of all results. Such a result
 #: consists of rounding only: a bias before batch normalization has no gradient, but eager computes one.
-_CANCELLED = 1e-4
-#: The rounding errors of its largest number by which a gradient may be off if it is summed in a different order.
+_CANCELED_TOLERANCE = 1e-4
+#: By how many rounding errors of its largest number a gradient may be off if it is summed in a different order.
 #: Sums of a hundred thousand float32 products of both signs were off by up to 600, in eager and in inductor.
-_SUMMATION = 128
+_SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that were seen.
 _JUMP_FACTOR = 2.0
-_DOUBLE = {torch.float16, torch.bfloat16, torch.float32}
+_CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: The numbers of rounding errors by which the inputs change: a small one, which shows the size of rounding in a result,
 #: and a large one, which shows where the result jumps, such as the gradient of ``relu`` at zero.
 VARIED, STRONGLY_VARIED = 1, 256
 
 
-class Exact(NamedTuple):
+class DoublePrecisionResults(NamedTuple):
     """Results in double precision: for the inputs, for inputs changed by rounding, and for strongly changed inputs.
 
     ``largest`` is the largest number of all results of the call, of which this result may be a part.
@@ -49,16 +49,16 @@ class Exact(NamedTuple):
 
 
 class _Tolerance(NamedTuple):
-    """The rounding errors of its largest number by which a result may be off, and the limit if its terms cancel."""
+    """By how many rounding errors of its largest number a result may be off, and the limit if its terms cancel."""
 
     summation: int
-    cancelled: float
+    limit_if_canceled: float
 
 
 def difference_beyond_rounding(
     expected: Any,
     actual: Any,
-    exact: Exact | None = None,
+    exact: DoublePrecisionResults | None = None,
     *,
     gradients: bool = False,
     varying: Collection[str] = (),
@@ -70,7 +70,7 @@ def difference_beyond_rounding(
     ----------
     expected, actual
         The results, of any kind.
-    exact : Exact or None
+    exact : DoublePrecisionResults or None
         The results in double precision, if available, from which the size of rounding follows.
     gradients : bool
         Whether the results are gradients, which are sums over many elements.
@@ -85,7 +85,7 @@ def difference_beyond_rounding(
         parts.append(flatten(exact.strongly_varied))
     if len({len(part) for part in parts}) > 1:
         return result
-    tolerance = _Tolerance(_SUMMATION if gradients else 1, _CANCELLED * exact.largest)
+    tolerance = _Tolerance(_SUMMATION_ERRORS if gradients else 1, _CANCELED_TOLERANCE * exact.largest)
     return None if all(_is_rounding(tolerance, *leaf) for leaf in zip(*parts, strict=True)) else result
 
 
@@ -117,8 +117,8 @@ def _is_rounding(
         return True
     values = [expected, actual, exact, varied, *strongly_varied]
     if all(is_instance(value, float) for value in values):
-        of_number = tolerance._replace(summation=1)
-        return _is_rounding(of_number, *(torch.tensor(value, dtype=torch.float64) for value in values))
+        tolerance_of_number = tolerance._replace(summation=1)
+        return _is_rounding(tolerance_of_number, *(torch.tensor(value, dtype=torch.float64) for value in values))
     if not all(is_instance(value, torch.Tensor) and shape_of(value) == shape_of(expected) for value in values):
         return False
     if not expected.is_floating_point():
@@ -126,33 +126,36 @@ def _is_rounding(
     precision = torch.finfo(expected.dtype).eps
     is_half = precision > torch.finfo(torch.float32).eps
     with torch.no_grad():
-        expected, actual, exact, varied, *strong = (value.detach().double() for value in values)
-        apart = torch.zeros(())
+        expected, actual, exact, varied, *strongly_varied_results = (value.detach().double() for value in values)
+        distance_before_digest = torch.zeros(())
         if expected.shape != exact.shape:  # for large half-precision tensors, `exact` is a digest
-            apart = (actual - expected).nan_to_num(0).abs().max()
+            distance_before_digest = (actual - expected).nan_to_num(0).abs().max()
             expected, actual = digest(expected), digest(actual)
         finite = exact.isfinite() & varied.isfinite() & expected.isfinite()
         if not torch.equal(actual[~finite].nan_to_num(), expected[~finite].nan_to_num()):
             return False
-        expected, actual, exact, varied, *strong = (
-            value[finite] for value in (expected, actual, exact, varied, *strong)
+        expected, actual, exact, varied, *strongly_varied_results = (
+            value[finite] for value in (expected, actual, exact, varied, *strongly_varied_results)
         )
         if not exact.numel():
             return True
         rounding = (varied - exact).abs().max() + precision * (
             1 if is_half else tolerance.summation
         ) * exact.abs().max()
-        off, actual_off = (expected - exact).abs().max(), (actual - exact).abs().max()
-        jumps = torch.zeros_like(off)
-        if strong and not is_half:  # half precision is too coarse to tell
+        expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
+        jumps = torch.zeros_like(expected_distance)
+        if strongly_varied_results and not is_half:  # half precision is too coarse to tell
             # A smooth result changes in proportion to its inputs, which change in the same directions.
             ratio = STRONGLY_VARIED / VARIED
-            seen = ((strong[0] - exact) - ratio * (varied - exact)).abs()
-            jumps = _JUMP_FACTOR * seen.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest
-        limit = max(_FACTOR * off, _FACTOR * rounding, jumps)
-        if off > max(_OTHER_BRANCH * rounding, jumps) and off > tolerance.cancelled:
-            limit = off if off <= _IMPRECISE * exact.abs().max() else -1
-        return bool(actual_off <= limit and apart <= 2 * limit)
+            deviation = ((strongly_varied_results[0] - exact) - ratio * (varied - exact)).abs()
+            jumps = _JUMP_FACTOR * deviation.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest
+        limit = max(_MAX_DISTANCE_FACTOR * expected_distance, _MAX_DISTANCE_FACTOR * rounding, jumps)
+        if (
+            expected_distance > max(_OTHER_BRANCH_FACTOR * rounding, jumps)
+            and expected_distance > tolerance.limit_if_canceled
+        ):
+            limit = expected_distance if expected_distance <= _IMPRECISE_TOLERANCE * exact.abs().max() else -1
+        return bool(actual_distance <= limit and distance_before_digest <= 2 * limit)
 
 
 def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: int = 0) -> Any:
@@ -165,9 +168,9 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: int = 0
     memo : dict
         Objects that are not copied, by their ids.
     varied : int
-        By up to how many rounding errors of its precision each number changes, in the same random directions each time.
+        The maximum number of rounding errors by which each number changes, in the same random directions each time.
     """
-    return _to_double(clone(value, memo), {}, _Noise(varied))
+    return _convert_to_double(clone(value, memo), {}, _Noise(varied))
 
 
 def double_state(subject: Subject, *, varied: int = 0) -> None:
@@ -176,7 +179,7 @@ def double_state(subject: Subject, *, varied: int = 0) -> None:
     seen: set[int] = set()
     for name, root in subject.roots():
         for _, tensor in named_tensors(root, name, seen):
-            if tensor.dtype in _DOUBLE:
+            if tensor.dtype in _CONVERTED_DTYPES:
                 tensor.data = _to_double_tensor(tensor.data, noise)
 
 
@@ -187,15 +190,15 @@ class _Noise:
         self._size = size
         self._generator = torch.Generator().manual_seed(0)
 
-    def added_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
+    def add_to(self, value: torch.Tensor, precision: float) -> torch.Tensor:
         if not self._size:
             return value
         source = self._generator
-        drawn = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device) * 2 - 1
-        return value * (1 + self._size * precision / 2 * drawn)
+        random_numbers = torch.rand(value.shape, dtype=torch.float64, generator=source).to(value.device) * 2 - 1
+        return value * (1 + self._size * precision / 2 * random_numbers)
 
 
-def _to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
+def _convert_to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
     if id(value) in memo:
         return memo[id(value)]
     result: Any = value
@@ -207,17 +210,17 @@ def _to_double(value: Any, memo: dict[int, Any], noise: _Noise) -> Any:
         result = _to_double_tensor(value.detach(), noise).requires_grad_(value.requires_grad)
     elif is_instance(value, dict):
         for key in value:
-            value[key] = _to_double(value[key], memo, noise)
+            value[key] = _convert_to_double(value[key], memo, noise)
     elif is_instance(value, list):
-        value[:] = [_to_double(item, memo, noise) for item in value]
+        value[:] = [_convert_to_double(item, memo, noise) for item in value]
     elif is_instance(value, tuple):
-        parts = [_to_double(item, memo, noise) for item in value]
+        parts = [_convert_to_double(item, memo, noise) for item in value]
         result = type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     memo[id(value)] = result
     return result
 
 
 def _to_double_tensor(value: torch.Tensor, noise: _Noise) -> torch.Tensor:
-    if value.dtype not in _DOUBLE:
+    if value.dtype not in _CONVERTED_DTYPES:
         return value
-    return noise.added_to(value.double(), torch.finfo(value.dtype).eps)
+    return noise.add_to(value.double(), torch.finfo(value.dtype).eps)

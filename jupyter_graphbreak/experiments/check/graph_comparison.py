@@ -13,14 +13,14 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.experiments.check.closeness import (
     STRONGLY_VARIED,
     VARIED,
-    Exact,
+    DoublePrecisionResults,
     difference_beyond_rounding,
     flatten,
     to_double,
 )
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.effects import preserve_generators, seed_torch
+from jupyter_graphbreak.experiments.trial.effects import preserve_random_generators, seed_torch
 from jupyter_graphbreak.experiments.trial.outcome import gradient_weights
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.values import largest_number
@@ -49,7 +49,7 @@ class WrongGraph:
         The graph after the backend has changed it.
     inputs : list
         Copies of the inputs of the call.
-    gradients : bool
+    is_only_backward : bool
         Whether only its backward pass is wrong.
     """
 
@@ -58,7 +58,7 @@ class WrongGraph:
     changed: torch.fx.GraphModule
     compiled: Callable[..., Any]
     inputs: Inputs
-    gradients: bool
+    is_only_backward: bool
 
 
 class GraphComparison:
@@ -75,7 +75,7 @@ class GraphComparison:
     ----------
     compares : {"nothing", "values", "gradients"}
         What to compare in the next call.
-    wrong : WrongGraph or None
+    wrong_graph : WrongGraph or None
         The first graph to run whose result differed.
     """
 
@@ -83,7 +83,7 @@ class GraphComparison:
         self._subject = subject
         self._backend = own_backend(backend) if isinstance(backend, str) else backend
         self.compares: Literal["nothing", "values", "gradients"] = "nothing"
-        self.wrong: WrongGraph | None = None
+        self.wrong_graph: WrongGraph | None = None
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute that Dynamo reads, such as the backend's settings, from the wrapped backend."""
@@ -100,43 +100,45 @@ class GraphComparison:
         def run(*args: Any) -> Any:
             gradients = self.compares == "gradients"
             # A graph that was compiled for a call without gradients has no backward pass.
-            has_these = torch.is_grad_enabled() if gradients else self.compares == "values"
-            if has_these and self.wrong is None:
+            is_compared = torch.is_grad_enabled() if gradients else self.compares == "values"
+            if is_compared and self.wrong_graph is None:
                 # The inputs are not copied, since they include all parameters.
-                given = _leaves_of(args)
-                if computes_differently(captured, compiled, given, self._subject, gradients=gradients):
-                    self.wrong = WrongGraph(frame, captured, module, compiled, clone(given), gradients)
+                leaves = _leaves_of(args)
+                if computes_differently(captured, compiled, leaves, self._subject, gradients=gradients):
+                    self.wrong_graph = WrongGraph(frame, captured, module, compiled, clone(leaves), gradients)
             return compiled(*args)
 
         return run
 
     def first_wrong_operation(self) -> str | None:
         """Return the name of the first operation of the wrong graph that the backend computes wrongly."""
-        wrong = self.wrong
-        return first_wrong_operation(wrong, self._backend, self._subject) if wrong is not None else None
+        wrong_graph = self.wrong_graph
+        return first_wrong_operation(wrong_graph, self._backend, self._subject) if wrong_graph is not None else None
 
 
-def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
+def first_wrong_operation(wrong_graph: WrongGraph, backend: Callable[..., Any], subject: Subject) -> str | None:
     """Find the operation at which a graph becomes wrong, by compiling prefixes of it.
 
     If the backend does not reproduce the error, return the first operation that the backend has changed in the graph,
     or else the operation of the first wrong output.
     """
-    names: list[str] = [node.name for node in wrong.module.graph.nodes if node.op.startswith("call")]
+    names: list[str] = [node.name for node in wrong_graph.module.graph.nodes if node.op.startswith("call")]
 
     def is_wrong(length: int) -> bool:
-        part = _graph_prefix(wrong, set(names[:length]))
+        part = _graph_prefix(wrong_graph, set(names[:length]))
         if part is None:
             return False
         try:
-            compiled = backend(_copy(part), clone(wrong.inputs))
-            return computes_differently(part, compiled, wrong.inputs, subject, gradients=wrong.gradients)
+            compiled = backend(_copy(part), clone(wrong_graph.inputs))
+            return computes_differently(
+                part, compiled, wrong_graph.inputs, subject, gradients=wrong_graph.is_only_backward
+            )
         except Exception:  # noqa: BLE001 - the backend cannot compile the prefix
             return False
 
     right, first_wrong = 0, len(names)
     if not is_wrong(first_wrong):
-        return _changed_operation(wrong) or _wrong_output(wrong)
+        return _changed_operation(wrong_graph) or _wrong_output(wrong_graph)
     while first_wrong - right > 1:
         middle = (right + first_wrong) // 2
         if is_wrong(middle):
@@ -146,11 +148,11 @@ def first_wrong_operation(wrong: WrongGraph, backend: Callable[..., Any], subjec
     return names[first_wrong - 1]
 
 
-def _changed_operation(wrong: WrongGraph) -> str | None:
+def _changed_operation(wrong_graph: WrongGraph) -> str | None:
     """Return the first operation with a different value in the graph that the backend has changed."""
-    expected = _values_by_operation(wrong.module, wrong.inputs)
+    expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
-        actual = _values_by_operation(wrong.changed, wrong.inputs)
+        actual = _values_by_operation(wrong_graph.changed, wrong_graph.inputs)
     except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
     return next(
@@ -158,12 +160,12 @@ def _changed_operation(wrong: WrongGraph) -> str | None:
     )
 
 
-def _wrong_output(wrong: WrongGraph) -> str | None:
+def _wrong_output(wrong_graph: WrongGraph) -> str | None:
     """Return the operation of the first wrong output."""
-    nodes = next(node for node in wrong.module.graph.nodes if node.op == "output").all_input_nodes
-    expected = _values_by_operation(wrong.module, wrong.inputs)
+    nodes = next(node for node in wrong_graph.module.graph.nodes if node.op == "output").all_input_nodes
+    expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     with torch.no_grad():
-        outputs = wrong.compiled(*clone(wrong.inputs))
+        outputs = wrong_graph.compiled(*clone(wrong_graph.inputs))
     tensors = [output for output in outputs if isinstance(output, torch.Tensor)]
     if len(tensors) != len(nodes):
         return None
@@ -188,7 +190,7 @@ def computes_differently(
             exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
             if not varied:
                 continue
-            reference = Exact(largest_number(flatten(exact[0])), *exact)
+            reference = DoublePrecisionResults(largest_number(flatten(exact[0])), *exact)
             if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
                 return False
     except Exception:  # noqa: BLE001, S110 - operations that mix precisions
@@ -210,17 +212,17 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
     The inputs are restored.
     """
     saved = SavedState(inputs, subject.memory.is_intact)
-    intact = subject.unchanged_memo()
+    unchanged_keys = subject.unchanged_memo()
     try:
-        with preserve_generators(), torch.set_grad_enabled(gradients):
+        with preserve_random_generators(), torch.set_grad_enabled(gradients):
             seed_torch(_SEED)
             value = function(*inputs)
             if gradients:
-                value = gradients_of(value, [given for given in inputs if isinstance(given, torch.Tensor)])
+                value = gradients_of(value, [item for item in inputs if isinstance(item, torch.Tensor)])
                 return subject.snapshot(value, {})
         return subject.snapshot((value, inputs), subject.unchanged_memo())
     finally:
-        subject.memory.restore(intact)
+        subject.memory.restore(unchanged_keys)
         saved.restore()
 
 
@@ -233,12 +235,12 @@ def _compute_in_double(
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
     """Return the gradients of an unevenly weighted result with respect to the inputs that require gradients."""
-    wanted = [given for given in inputs if given.requires_grad and given.is_leaf]
+    differentiable_inputs = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_leaf]
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
-    if not wanted or not results:
+    if not differentiable_inputs or not results:
         return []
     weights = [gradient_weights(part) for part in results]
-    return list(torch.autograd.grad(results, wanted, weights, allow_unused=True))
+    return list(torch.autograd.grad(results, differentiable_inputs, weights, allow_unused=True))
 
 
 def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:
@@ -256,41 +258,41 @@ def _copy(module: torch.fx.GraphModule, change: Callable[[Any], Any] = clone) ->
     return result
 
 
-def _graph_prefix(wrong: WrongGraph, kept: set[str]) -> torch.fx.GraphModule | None:
+def _graph_prefix(wrong_graph: WrongGraph, kept_names: set[str]) -> torch.fx.GraphModule | None:
     """Return the graph up to an operation; its outputs are the tensors that the rest of the graph uses."""
-    values = _values_by_operation(wrong.module, wrong.inputs)
+    values = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     graph = torch.fx.Graph()
     copies: dict[torch.fx.Node, torch.fx.Node] = {}
-    for node in wrong.module.graph.nodes:
-        if node.op in {"placeholder", "get_attr"} or node.name in kept:
+    for node in wrong_graph.module.graph.nodes:
+        if node.op in {"placeholder", "get_attr"} or node.name in kept_names:
             copies[node] = graph.node_copy(node, copies.__getitem__)
             # Other metadata, such as example values, belongs to the original trace.
             copies[node].meta = {key: node.meta[key] for key in ("stack_trace",) if key in node.meta}
-    alive = [
+    outputs = [
         node
         for node in copies
-        if node.name in kept
+        if node.name in kept_names
         and isinstance(values.get(node.name), torch.Tensor)
         and any(user not in copies for user in node.users)
     ]
-    if not alive:
+    if not outputs:
         return None
-    graph.output(tuple(copies[node] for node in alive))
-    return torch.fx.GraphModule(wrong.module, graph)
+    graph.output(tuple(copies[node] for node in outputs))
+    return torch.fx.GraphModule(wrong_graph.module, graph)
 
 
 def _values_by_operation(module: torch.fx.GraphModule, inputs: Inputs) -> dict[str, Any]:
     """Return the value of each operation of a graph."""
     values: dict[str, Any] = {}
 
-    class Keeping(torch.fx.Interpreter):
+    class RecordingInterpreter(torch.fx.Interpreter):
         def run_node(self, n: torch.fx.Node) -> Any:
             value = super().run_node(n)
             if n.op != "output":
                 values[n.name] = clone(value)  # a later operation may change it in place
             return value
 
-    with torch.no_grad(), preserve_generators():
+    with torch.no_grad(), preserve_random_generators():
         seed_torch(_SEED)
-        Keeping(_copy(module)).run(*clone(inputs))
+        RecordingInterpreter(_copy(module)).run(*clone(inputs))
     return values

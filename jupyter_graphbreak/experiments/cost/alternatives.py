@@ -32,11 +32,11 @@ _MAX_BRANCHES = 3
 _NOTABLE_SHARE, _NOTABLE_US = 0.05, 5.0
 _SAVED_SHARE = 0.5
 #: PyTorch's functions that select the guards to keep, those that keep most first.
-_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
+_GUARD_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
 _BUDGET = Budget(seconds=0.6, runs=100)
 
 
-def measure_alternatives(steady: SteadyState, whole: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
+def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
     Each alternative is compared with a copy that is compiled at the same time, after everything else, because the
@@ -44,41 +44,41 @@ def measure_alternatives(steady: SteadyState, whole: Spread, guards: Sequence[Gu
 
     Parameters
     ----------
-    whole : Spread
+    compiled_time : Spread
         The time of the compiled call.
     guards : sequence of GuardCost
         The most expensive guards.
     """
-    paths = _paths(steady.correspondence)
+    paths = _differing_paths(steady.correspondence)
     spent_us = sum(guard.time.median_us for guard in guards)
-    filters = _filters(guards) if spent_us >= max(_NOTABLE_SHARE * whole.median_us, _NOTABLE_US) else []
-    found: list[Alternative] = []
+    filters = _guard_filters(guards) if spent_us >= max(_NOTABLE_SHARE * compiled_time.median_us, _NOTABLE_US) else []
+    alternatives: list[Alternative] = []
     if not paths and not filters:
-        return found
+        return alternatives
     unchanged = Variant(steady.entry, compiled=True)
     with recompiling(unchanged.subject.call), contextlib.suppress(TimeUpError):
         if not unchanged.warm_up():
-            return found
+            return alternatives
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
                 return answered_as_uncompiled(lambda asking: _is_same_line(steady.locate([asking]), path.location))
 
-            times = _times(unchanged, Variant(steady.entry, compiled=True, applied=without_branch))
+            times = _compared_times(unchanged, Variant(steady.entry, compiled=True, applied=without_branch))
             if times is not None:
-                found.append(Alternative("branch", path.function, path.branch or path.location, *times))
-        for name, selects in filters:
-            times = _times(unchanged, Variant(replace(steady.entry, guard_filter=selects), compiled=True))
+                alternatives.append(Alternative("branch", path.function, path.branch or path.location, *times))
+        for name, guard_filter in filters:
+            times = _compared_times(unchanged, Variant(replace(steady.entry, guard_filter=guard_filter), compiled=True))
             if times is not None and _is_faster_by(times, _SAVED_SHARE * spent_us):
-                found.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
+                alternatives.append(Alternative("guards", f"torch.compiler.{name}", None, *times))
                 break
-    return found
+    return alternatives
 
 
-def _paths(correspondence: Correspondence) -> list[PathDifference]:
-    """Return the differences of the run that the entry meets and that change lines, those with most lines first."""
-    met = {_question(path) for path in correspondence.own.paths if path.lines}
-    paths = [path for path in correspondence.run.paths if path.lines and _question(path) in met]
+def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
+    """Return the path differences of the run that also occur in the entry, those with most lines first."""
+    questions = {_question(path) for path in correspondence.copy.paths if path.lines}
+    paths = [path for path in correspondence.run.paths if path.lines and _question(path) in questions]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 
 
@@ -91,10 +91,10 @@ def _is_same_line(one: Location | None, other: Location | None) -> bool:
     return one is not None and other is not None and (one.source, one.line) == (other.source, other.line)
 
 
-def _filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]]:
+def _guard_filters(guards: Sequence[GuardCost]) -> list[tuple[str, Callable[..., Any]]]:
     """Return the functions of this PyTorch that may leave out the most expensive guards."""
     is_global = "G[" in guards[0].guard
-    names = [name for name in _FILTERS if is_global or name != "skip_guard_on_globals_unsafe"]
+    names = [name for name in _GUARD_FILTERS if is_global or name != "skip_guard_on_globals_unsafe"]
     return [(name, getattr(torch.compiler, name)) for name in names if hasattr(torch.compiler, name)]
 
 
@@ -103,13 +103,13 @@ def _is_faster_by(times: tuple[Spread, Spread], min_us: float) -> bool:
     return before.median_us - after.median_us >= min_us and are_apart(after, before)
 
 
-def _times(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:
+def _compared_times(unchanged: Variant, changed: Variant) -> tuple[Spread, Spread] | None:
     """Return the times of a changed call and of the unchanged one; ``None`` if the changed call cannot be timed."""
     require_time()
-    begun = time.monotonic()
+    start = time.monotonic()
     # The call may need the branch or the guards, and then raise an error.
     with recompiling(changed.subject.call), contextlib.suppress(Exception):
         if changed.warm_up():
-            calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=begun + 10 * _BUDGET.seconds)
+            calls = time_in_turn([changed.run, unchanged.run], _BUDGET, end=start + 10 * _BUDGET.seconds)
             return spread_of(calls[0]), spread_of(calls[1])
     return None

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 #: Blocks contain at least this share of a model's parameters.
 _WORTH_SHARE = 0.3
 #: The suffix after the container in the place of a block.
-_INDEX = re.compile(r"(?:\[\d+\]|\.\d+)$")
+_INDEX_SUFFIX = re.compile(r"(?:\[\d+\]|\.\d+)$")
 
 
 @dataclass(frozen=True)
-class Blocks:
+class RepeatedBlocks:
     """Modules of one class that a model repeats.
 
     Parameters
@@ -41,11 +41,11 @@ class Blocks:
     @property
     def container(self) -> str | None:
         """The place of the container of all blocks, such as ``self.layers``; ``None`` if they share no container."""
-        containers = {_INDEX.sub("", place) for place in self.places}
+        containers = {_INDEX_SUFFIX.sub("", place) for place in self.places}
         return containers.pop() if len(containers) == 1 else None
 
 
-def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> Blocks | None:
+def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
     """Return the modules of one class that contain most parameters of a model.
 
     A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
@@ -63,33 +63,37 @@ def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: i
     Blocks or None
         ``None`` if no class is repeated, or if the blocks are a small part of the model.
     """
-    known = list(modules)
-    alike: defaultdict[Any, list[tuple[str, torch.nn.Module]]] = defaultdict(list)
-    inside: defaultdict[Any, set[int]] = defaultdict(set)
-    for place, module in known:
-        kind = _kind(module)
-        if kind is not None and id(module) not in inside[kind]:
-            alike[kind].append((place, module))
-            inside[kind].update(map(id, module.modules()))
-    sizes = {kind: _size(module for _, module in blocks) for kind, blocks in alike.items() if len(blocks) >= min_count}
-    largest = max(sizes, key=lambda kind: sizes[kind], default=None)
-    if largest is None or sizes[largest] < _WORTH_SHARE * _size(module for _, module in known):
+    all_modules = list(modules)
+    modules_by_key: defaultdict[Any, list[tuple[str, torch.nn.Module]]] = defaultdict(list)
+    ids_inside: defaultdict[Any, set[int]] = defaultdict(set)
+    for place, module in all_modules:
+        key = _block_key(module)
+        if key is not None and id(module) not in ids_inside[key]:
+            modules_by_key[key].append((place, module))
+            ids_inside[key].update(map(id, module.modules()))
+    sizes = {
+        key: _parameter_count(module for _, module in blocks)
+        for key, blocks in modules_by_key.items()
+        if len(blocks) >= min_count
+    }
+    largest = max(sizes, key=lambda key: sizes[key], default=None)
+    if largest is None or sizes[largest] < _WORTH_SHARE * _parameter_count(module for _, module in all_modules):
         return None
-    blocks = alike[largest]
+    blocks = modules_by_key[largest]
     first = blocks[0][1]
-    return Blocks(type(first).__name__, tuple(place for place, _ in blocks), not has_skipped_forward(first))
+    return RepeatedBlocks(type(first).__name__, tuple(place for place, _ in blocks), not has_skipped_forward(first))
 
 
-def _kind(module: torch.nn.Module) -> Any:
+def _block_key(module: torch.nn.Module) -> Any:
     """Return the key that blocks of one class share; ``None`` if the module cannot be a block."""
     if not any(True for _ in module.children()) or isinstance(module, torch.nn.ModuleList | torch.nn.ModuleDict):
         return None
     if isinstance(module, torch.nn.Sequential):
-        return (type(module), *(_kind(child) or type(child) for child in module.children()))
+        return (type(module), *(_block_key(child) or type(child) for child in module.children()))
     return type(module)
 
 
-def _size(modules: Iterable[torch.nn.Module]) -> int:
+def _parameter_count(modules: Iterable[torch.nn.Module]) -> int:
     """Return the number of parameters in modules, each counted once."""
     sizes = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
     return sum(sizes.values())

@@ -17,7 +17,7 @@ class Correspondence:
 
     Parameters
     ----------
-    own : Report
+    copy : Report
         The report of the repeated run on copies.
     run : Report
         The report of the original run; the same report if there is none.
@@ -25,15 +25,15 @@ class Correspondence:
         The frame of ``run`` at which the repeated part begins.
     """
 
-    def __init__(self, own: Report, run: Report, entry: str | None = None) -> None:
-        self.own = own
+    def __init__(self, copy: Report, run: Report, entry: str | None = None) -> None:
+        self.copy = copy
         self.run = run
         frames = [frame.id for frame in run.frames]
         first = frames.index(entry) if entry in frames else 0
         later = set(frames[first:])
-        own_names, run_names = self._own_names, self._run_names = _source_names(own), _source_names(run)
+        copy_names, run_names = self._copy_names, self._run_names = _source_names(copy), _source_names(run)
         self._frames = _pairs(
-            ((frame.id, (frame.function, frame.role, _place(frame.location, own_names))) for frame in own.frames),
+            ((frame.id, (frame.function, frame.role, _place(frame.location, copy_names))) for frame in copy.frames),
             (
                 (frame.id, (frame.function, frame.role, _place(frame.location, run_names)))
                 for frame in run.frames
@@ -41,7 +41,7 @@ class Correspondence:
             ),
         )
         self._graphs = _pairs(
-            ((graph.id, (graph.name, *(op.target for op in graph.ops))) for graph in own.graphs),
+            ((graph.id, (graph.name, *(op.target for op in graph.ops))) for graph in copy.graphs),
             (
                 (graph.id, (graph.name, *(op.target for op in graph.ops)))
                 for graph in run.graphs
@@ -50,13 +50,13 @@ class Correspondence:
         )
         # The caller of the entry's code may differ, and so may the role of the frame; its graphs are the same.
         run_frames = {graph.id: graph.frame for graph in run.graphs}
-        for graph in own.graphs:
+        for graph in copy.graphs:
             if graph.id in self._graphs:
                 self._frames.setdefault(graph.frame, run_frames[self._graphs[graph.id]])
         self._breaks = _pairs(
             (
-                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, own_names)))
-                for break_ in own.breaks
+                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, copy_names)))
+                for break_ in copy.breaks
             ),
             (
                 (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, run_names)))
@@ -66,7 +66,7 @@ class Correspondence:
 
     def source(self, ident: str) -> str | None:
         """Return the id of a source in the original run's report."""
-        name = self._own_names(ident)
+        name = self._copy_names(ident)
         return next((source.id for source in self.run.sources if self._run_names(source.id) == name), None)
 
     def frame(self, ident: str | None) -> str | None:
@@ -91,12 +91,12 @@ class Correspondence:
         return sum(frame.compile_s or 0.0 for frame in self.run.frames if frame.id in frames)
 
 
-def _pairs(own: Iterable[tuple[str, Hashable]], run: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
+def _pairs(copies: Iterable[tuple[str, Hashable]], originals: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
     """Pair the ids with equal keys, in order."""
     waiting: defaultdict[Hashable, list[str]] = defaultdict(list)
-    for ident, key in run:
+    for ident, key in originals:
         waiting[key].append(ident)
-    return {ident: waiting[key].pop(0) for ident, key in own if waiting[key]}
+    return {ident: waiting[key].pop(0) for ident, key in copies if waiting[key]}
 
 
 def _source_names(report: Report) -> Callable[[str], str]:

@@ -16,10 +16,10 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import (
-    CompiledWith,
+    CompileArguments,
     compilation_count,
+    compile_arguments,
     compiled_callable,
-    compiled_with,
 )
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.guard_trees import collected_guards
@@ -27,7 +27,7 @@ from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.analysis.build import build_with_files
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
-from jupyter_graphbreak.experiments.cost.further_measurements import MIN_S, measured_further, result_or_none
+from jupyter_graphbreak.experiments.cost.further_measurements import MIN_S, result_or_none, with_further_measurements
 from jupyter_graphbreak.experiments.cost.parts import (
     NO_OVERHEAD,
     Overhead,
@@ -43,7 +43,7 @@ from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.cost.timing import Budget, gain_us, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import SEEDS, Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import located_by
+from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, recompiling
 from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -60,13 +60,13 @@ if TYPE_CHECKING:
 
 def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
     """Return the median time to select the code of each frame, by compile id."""
-    seen: defaultdict[str, list[float]] = defaultdict(list)
+    times_by_frame: defaultdict[str, list[float]] = defaultdict(list)
     for ranges in profiles:
-        kept = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]
-        for lookup, region in itertools.pairwise(kept):
+        lookups_and_regions = [range_ for range_ in ranges if range_.kind in {"lookup", "region"}]
+        for lookup, region in itertools.pairwise(lookups_and_regions):
             if (lookup.kind, region.kind) == ("lookup", "region"):
-                seen[region.name].append(lookup.end_us - lookup.start_us)
-    return {name: statistics.median(times) for name, times in seen.items()}
+                times_by_frame[region.name].append(lookup.end_us - lookup.start_us)
+    return {name: statistics.median(times) for name, times in times_by_frame.items()}
 
 
 def operations_outside(ranges: Sequence[Range]) -> int:
@@ -75,20 +75,20 @@ def operations_outside(ranges: Sequence[Range]) -> int:
     Operations that print a tensor do not count.
     """
     count = 0
-    hidden: dict[int, float] = {}  # by thread, the end of the graph or operation that the thread is in
+    end_by_thread: dict[int, float] = {}  # by thread, the end of the graph or operation that the thread is in
     for range_ in ranges:
-        if range_.start_us < hidden.get(range_.thread, 0.0):
+        if range_.start_us < end_by_thread.get(range_.thread, 0.0):
             continue
         if range_.kind in {"graph", "backward", "printing", "operation"}:
-            hidden[range_.thread] = range_.end_us
+            end_by_thread[range_.thread] = range_.end_us
             count += range_.kind == "operation"
     return count
 
 
 #: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
-_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
+_KERNEL_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
 _GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
-_SYNCHRONISATION = re.compile(
+_SYNCHRONIZATION = re.compile(
     r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
 )
 
@@ -102,12 +102,14 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
         The activities in order.
     """
     names = [activity.name for activity in activities]
-    taken = itertools.accumulate((seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0)
+    allocated_bytes = itertools.accumulate(
+        (seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0
+    )
     return DeviceWork(
-        launches=sum(_LAUNCH.fullmatch(name) is not None for name in names),
+        launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
         graph_launches=sum(_GRAPH_LAUNCH.fullmatch(name) is not None for name in names),
-        synchronisations=sum(_SYNCHRONISATION.fullmatch(name) is not None for name in names),
-        peak_bytes=max(taken),
+        synchronizations=sum(_SYNCHRONIZATION.fullmatch(name) is not None for name in names),
+        peak_bytes=max(allocated_bytes),
     )
 
 
@@ -167,66 +169,77 @@ def measure_entry(
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
     """
     started = time.monotonic()
-    with entry.set_up(), sandboxed(), contextlib.ExitStack() as opened:
+    with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
-        others = dict(_remedied_variants(remedied or {}, compiled))
-        empty = Variant(Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True)
-        for variant in (compiled, empty, *others.values()):
-            opened.enter_context(recompiling(variant.subject.call))
+        remedied_variants = dict(_remedied_variants(remedied or {}, compiled))
+        break_only = Variant(
+            Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True
+        )
+        for variant in (compiled, break_only, *remedied_variants.values()):
+            exit_stack.enter_context(recompiling(variant.subject.call))
         eager.warm_up()
         with recorder.record(find_cell) as recording, collected_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
-            settled = compiled.warm_up()
-        own, files = build_with_files(recording.records)
-        others = dict(_settled_variants(others, end)) if settled else {}
-        empty.warm_up()
-        begun = compilation_count()
-        runs = [eager.run, compiled.run_in_parts, empty.run_in_parts, *(variant.run for variant in others.values())]
+            is_settled = compiled.warm_up()
+        copy_report, files = build_with_files(recording.records)
+        remedied_variants = dict(_settled_variants(remedied_variants, end)) if is_settled else {}
+        break_only.warm_up()
+        compilations_before = compilation_count()
+        runs = [
+            eager.run,
+            compiled.run_in_parts,
+            break_only.run_in_parts,
+            *(variant.run for variant in remedied_variants.values()),
+        ]
         calls = time_in_turn(runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end)
-        settled = settled and begun == compilation_count()
-        ranges = _profiles(compiled, end) if settled else []
-        coverage = _operations(eager, ranges)
-        work = [_device_work(variant) if settled else None for variant in (eager, compiled, *others.values())]
-        correspondence = Correspondence(own, run if run is not None else own, entry.frame)
+        is_settled = is_settled and compilations_before == compilation_count()
+        ranges = _profiles(compiled, end) if is_settled else []
+        coverage = _operation_counts(eager, ranges)
+        work = [
+            _device_work(variant) if is_settled else None for variant in (eager, compiled, *remedied_variants.values())
+        ]
+        correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
         sources = {name: correspondence.source(ident) for ident, name in files.items()}
-        locate = located_by(sources, find_cell)
+        locate = locator(sources, find_cell)
         on_processor = isinstance(compiled.clock, ProcessorClock)
         overhead = Overhead(mark_us(calls[1]), graph_to_break_us(calls[2])) if on_processor else NO_OVERHEAD
-        whole, parts = parts_of(calls[1], Owners(own, compiled.timer.compile_ids, lookups_us(ranges), overhead))
+        compiled_time, parts = parts_of(
+            calls[1], Owners(copy_report, compiled.timer.compile_ids, lookups_us(ranges), overhead)
+        )
         eager_time = spread_of(calls[0])
         share = time_share(parts)
         cost = EntryCost(
             function=entry.function,
-            frame=entry.frame if run is not None else next((frame.id for frame in own.frames), None),
-            settled=settled,
+            frame=entry.frame if run is not None else next((frame.id for frame in copy_report.frames), None),
+            settled=is_settled,
             eager=eager_time,
-            compiled=whole,
+            compiled=compiled_time,
             remedied=[
                 RemediedCost(list(ids), spread_of(timed), device)
-                for ids, timed, device in zip(others, calls[3:], work[2:], strict=True)
+                for ids, timed, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
             ],
             parts=_with_run_ids(parts, correspondence),
             coverage=Coverage(*coverage, share) if coverage is not None else None,
-            break_even_calls=_break_even(gain_us(eager_time, whole), correspondence),
+            break_even_calls=_break_even(gain_us(eager_time, compiled_time), correspondence),
             eager_device_work=work[0],
             device_work=work[1],
         )
-        if settled:
+        if is_settled:
             graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
-            used = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
-            steady = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used)
-            cost = measured_further(cost, steady, seconds=time.monotonic() - started, end=end)
+            used_frames = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
+            steady = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used_frames)
+            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - started, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
-    return MeasuredEntry(cost, own, startup)
+    return MeasuredEntry(cost, copy_report, startup)
 
 
 def _remedied_variants(
     remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as far as the memory allows."""
-    room = memory_limit() // max(compiled.nbytes(), 1)
-    for ids, applied in itertools.islice(remedied.items(), room):
+    max_variants = memory_limit() // max(compiled.nbytes(), 1)
+    for ids, applied in itertools.islice(remedied.items(), max_variants):
         variant = None
         with contextlib.suppress(Exception), applied() as changed:  # a remedy that fails is not timed
             variant = Variant(changed, compiled=not changed.compiles_itself, applied=applied)
@@ -241,13 +254,13 @@ def _settled_variants(
     end = min(end, time.monotonic() + _MAX_COMPILE_S)
     longest = 0.0
     for ids, variant in variants.items():
-        begun = time.monotonic()
-        if begun + longest > end:
+        start = time.monotonic()
+        if start + longest > end:
             return
         with contextlib.suppress(Exception):
             if variant.warm_up():
                 yield ids, variant
-        longest = max(longest, time.monotonic() - begun)
+        longest = max(longest, time.monotonic() - start)
 
 
 def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
@@ -295,7 +308,7 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
-def _operations(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
+def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly.
 
     Operations of the eager call count as compiled unless they run outside graphs in the compiled call.
@@ -334,7 +347,7 @@ def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:
         The arguments of the call.
     """
     call = compiled_callable(fn)
-    options = (compiled_with(fn) if call is not None else None) or CompiledWith("inductor")
+    options = (compile_arguments(fn) if call is not None else None) or CompileArguments("inductor")
     call = fn if call is None else call
     arguments = Arguments(*args, **kwargs).bound(call)
     return Entry(callable_name(call), None, call, arguments, *options)

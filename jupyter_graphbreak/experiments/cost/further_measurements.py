@@ -31,7 +31,7 @@ MIN_S = 10.0
 
 
 class FurtherMeasurement(NamedTuple):
-    """One measurement.
+    """A measurement, the field of the cost that it fills, and the time that it may take.
 
     Parameters
     ----------
@@ -67,7 +67,9 @@ MEASUREMENTS = (
     FurtherMeasurement(
         "guards", "frame_guards", 0.3,
         lambda steady, _: steady.compiled.between_calls(
-            functools.partial(time_guards, steady.frame_guards, steady.used, steady.correspondence.frame, steady.locate)
+            functools.partial(
+                time_guards, steady.frame_guards, steady.used_frames, steady.correspondence.frame, steady.locate
+            )
         ),
     ),
     FurtherMeasurement("memory", "entry", 0.1, lambda steady, _: measure_memory(steady)),
@@ -90,7 +92,7 @@ MEASUREMENTS = (
 )  # fmt: skip
 
 
-def measured_further(cost: EntryCost, steady: SteadyState, *, seconds: float, end: float) -> EntryCost:
+def with_further_measurements(cost: EntryCost, steady: SteadyState, *, seconds: float, end: float) -> EntryCost:
     """Return the cost of an entry with all measurements of the table.
 
     Parameters
@@ -104,11 +106,11 @@ def measured_further(cost: EntryCost, steady: SteadyState, *, seconds: float, en
     end : float
         The deadline, in seconds of :func:`time.monotonic`.
     """
-    until, compile_s = time.monotonic(), steady.correspondence.compile_seconds()
+    deadline, compile_s = time.monotonic(), steady.correspondence.compile_seconds()
     for row in MEASUREMENTS:
-        until += row.share * max(seconds, MIN_S) + row.compile_share * compile_s
+        deadline += row.share * max(seconds, MIN_S) + row.compile_share * compile_s
         if getattr(steady, row.needs, None) or getattr(cost, row.needs, None):
-            with limit_time(min(end, until)):
+            with limit_time(min(end, deadline)):
                 value = result_or_none(functools.partial(row.measure, steady, cost))
             if value is not None:
                 cost = replace(cost, **{row.fills: value})

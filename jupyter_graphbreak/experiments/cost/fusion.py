@@ -47,59 +47,63 @@ _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scal
 def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
     """Return pairs of kernels of slow graphs that inductor does not fuse, those that pass most memory first."""
     compiled, graph_us, timer = steady.compiled, steady.graph_us, steady.compiled.timer
-    least_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
-    if max(graph_us.values(), default=0.0) < least_us or backend_name(timer.backend) != "inductor":
+    min_us = max(_SLOW_US, _SLOW_SHARE * sum(graph_us.values()))
+    if max(graph_us.values(), default=0.0) < min_us or backend_name(timer.backend) != "inductor":
         return []
     inputs = compiled.graph_inputs()
-    own = {graph.frame: graph.id for graph in steady.correspondence.own.graphs}
-    found: list[UnfusedKernels] = []
-    for number, given in inputs.items():
-        graph = own.get(timer.compile_ids[number], "")
+    graph_by_frame = {graph.frame: graph.id for graph in steady.correspondence.copy.graphs}
+    kernels_found: list[UnfusedKernels] = []
+    for number, graph_inputs in inputs.items():
+        graph = graph_by_frame.get(timer.compile_ids[number], "")
         ident = steady.correspondence.graph(graph)
-        if ident is None or graph_us.get(graph, 0.0) < least_us:
+        if ident is None or graph_us.get(graph, 0.0) < min_us:
             continue
         module = timer.modules[number]
         try:
-            pairs = compiled.as_called(lambda: _pairs_of(timer.backend, module, given))  # noqa: B023 - called here
+            pairs = compiled.as_called(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far count
             break
-        found += notable(ident, pairs, steady.locate)
-    return sorted(found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
+        kernels_found += notable_kernels(ident, pairs, steady.locate)
+    return sorted(kernels_found, key=lambda kernels: -kernels.nbytes)[:_MAX_PAIRS]
 
 
-def _pairs_of(backend: str | Callable[..., Any], module: torch.fx.GraphModule, inputs: list[Any]) -> list[UnfusedPair]:
+def _unfused_pairs_of_graph(
+    backend: str | Callable[..., Any], module: torch.fx.GraphModule, inputs: list[Any]
+) -> list[UnfusedPair]:
     require_time()
     graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # the backend may change it
-    given = [
+    detached_inputs = [
         value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
         for value in inputs
     ]
     with limit_compilations():
-        return unfused_pairs(lambda: own_backend(backend)(graph, given))
+        return unfused_pairs(lambda: own_backend(backend)(graph, detached_inputs))
 
 
-def notable(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
+def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:
     """Return the pairs that pass much memory; pairs with the same lines are joined, with the reason of the largest."""
-    least = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
+    min_bytes = max(_NOTABLE_BYTES, _NOTABLE_SHARE * sum(pair.nbytes for pair in pairs))
     merged: dict[tuple[Location, Location | None], UnfusedKernels] = {}
     for pair in sorted(pairs, key=lambda pair: -pair.nbytes):
-        reason, first, second = reason_of(pair), locate(pair.first.stack), locate(pair.second.stack)
+        reason, first, second = why_not_fused(pair), locate(pair.first.stack), locate(pair.second.stack)
         op = pair.first.library_op or pair.second.library_op
         if reason is None or first is None or _LIBRARY_OPERATIONS.search(op or ""):
             continue
-        known = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
-        merged[first, second] = structs.replace(known, nbytes=known.nbytes + pair.nbytes, count=known.count + 1)
-    return [kernels for kernels in merged.values() if kernels.nbytes >= least]
+        kernels_of_lines = merged.get((first, second), UnfusedKernels(graph, reason, 0, 0, op, first, second))
+        merged[first, second] = structs.replace(
+            kernels_of_lines, nbytes=kernels_of_lines.nbytes + pair.nbytes, count=kernels_of_lines.count + 1
+        )
+    return [kernels for kernels in merged.values() if kernels.nbytes >= min_bytes]
 
 
-def reason_of(pair: UnfusedPair) -> WhyNotFused | None:
+def why_not_fused(pair: UnfusedPair) -> WhyNotFused | None:
     """Return why two kernels are not fused; ``None`` if neither inductor's reason nor their sizes show it."""
     first, second = pair.first, pair.second
     if first.library_op is not None or second.library_op is not None:
         return "library"
-    stated = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
-    if stated in {"between", "device"}:
-        return stated
+    stated_reason = next((kind for words, kind in _KINDS.items() if words in pair.inductor_reason), None)
+    if stated_reason in {"between", "device"}:
+        return stated_reason
     if first.is_reduction:
         return "reduction"
-    return "sizes" if first.sizes != second.sizes and not second.is_reduction else stated
+    return "sizes" if first.sizes != second.sizes and not second.is_reduction else stated_reason

@@ -72,15 +72,15 @@ class GraphTimer:
         # The backend may change the original.
         self.modules.append(torch.fx.GraphModule(module, copy.deepcopy(module.graph)))
         compiled: Callable[..., Any] = self.backend(module, inputs, **kwargs)
-        name, now = str(number), self.clock.mark
+        name, mark_now = str(number), self.clock.mark
 
         def run(*args: Any) -> Any:
             if (marks := self._marks) is not None:
-                marks.append(("graph", name, now()))
+                marks.append(("graph", name, mark_now()))
                 result = compiled(*args)
-                marks.append(("graph ends", name, now()))
+                marks.append(("graph ends", name, mark_now()))
                 self._watch_backward(result, name)
-                marks.append(("graph is noted", name, now()))
+                marks.append(("graph is noted", name, mark_now()))
                 return result
             if self._inputs is not None:
                 self._inputs.setdefault(number, list(args))
@@ -107,22 +107,22 @@ class GraphTimer:
         """Make a call and time it; with ``parts`` record marks in it."""
         marks: list[tuple[str, str, Any]] = []
         self._marks = marks if parts else None
-        before, waited, worked = yields(), waited_us(), time.process_time_ns()
+        yields_before, waited, process_ns_before = yields(), waited_us(), time.process_time_ns()
         try:
             start = self.clock.mark()
             result = call()
             end = self.clock.mark()
-            processor_us = (time.process_time_ns() - worked) / 1e3
-            yielded, waited = yields() - before, waited_us() - waited
+            processor_us = (time.process_time_ns() - process_ns_before) / 1e3
+            yield_count, waited = yields() - yields_before, waited_us() - waited
         finally:
             self._marks = None
         first, *times, last = self.clock.times_us([start, *(mark for _, _, mark in marks), end])
         del result  # after the clock has stopped
-        timed = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
-        taken = CallTime(last - first, timed, yielded, processor_us)
-        return taken.without_waiting(waited) if isinstance(self.clock, ProcessorClock) else taken
+        timed_marks = [Mark(kind, name, us - first) for (kind, name, _), us in zip(marks, times, strict=True)]
+        call_time = CallTime(last - first, timed_marks, yield_count, processor_us)
+        return call_time.without_waiting(waited) if isinstance(self.clock, ProcessorClock) else call_time
 
-    def profiling(self, call: Callable[[], _T]) -> _T:
+    def with_graph_ranges(self, call: Callable[[], _T]) -> _T:
         """Make a call in which each graph is a range of the profiler."""
         self._is_profiled = True
         try:
@@ -130,7 +130,7 @@ class GraphTimer:
         finally:
             self._is_profiled = False
 
-    def inputs_in(self, call: Callable[[], object]) -> dict[int, list[Any]]:
+    def graph_inputs_of(self, call: Callable[[], object]) -> dict[int, list[Any]]:
         """Make a call and return the inputs of each graph that it runs, by number."""
         inputs: dict[int, list[Any]] = {}
         self._inputs = inputs

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
 
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
-_CALLS = 6
+_CALL_COUNT = 6
 #: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
@@ -41,28 +41,28 @@ _INDEX = re.compile(r"\[\d+\]")
 
 def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
     """Return how much memory each call keeps; ``None`` if calls keep none, or if that would take too much memory."""
-    if _CALLS * memory.compiled_peak_bytes > memory_limit():
+    if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady.compiled
     backward = True
     try:
-        kept = _observed_calls(compiled, backward=True)
+        kept_memory = _kept_by_calls(compiled, backward=True)
     except RuntimeError:  # the calls share an autograd graph, and the first backward pass frees a part of it
         backward = False
-        kept = _observed_calls(compiled, backward=False)
-    if kept.nbytes:
+        kept_memory = _kept_by_calls(compiled, backward=False)
+    if kept_memory.nbytes:
         gc.collect()  # garbage of earlier measurements
-        kept = _observed_calls(compiled, backward=backward, thoroughly=True)
-    if not kept.nbytes:
+        kept_memory = _kept_by_calls(compiled, backward=backward, collects_old_garbage=True)
+    if not kept_memory.nbytes:
         return None
-    growth = MemoryGrowth(_CALLS, kept.nbytes, holder=kept.holder)
+    growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far count
-        eagerly = _observed_calls(steady.eager, backward=backward)
-        line = next((line for stack in eagerly.stacks if (line := steady.locate(stack)) is not None), None)
-        growth = replace(growth, eager_bytes=eagerly.nbytes, location=line)
-        alone = _observed_calls(compiled, backward=False) if backward else kept
-        if alone.nbytes > kept.nbytes:
-            growth = replace(growth, without_backward_bytes=alone.nbytes)
+        kept_eagerly = _kept_by_calls(steady.eager, backward=backward)
+        line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
+        growth = replace(growth, eager_bytes=kept_eagerly.nbytes, location=line)
+        kept_without_backward = _kept_by_calls(compiled, backward=False) if backward else kept_memory
+        if kept_without_backward.nbytes > kept_memory.nbytes:
+            growth = replace(growth, without_backward_bytes=kept_without_backward.nbytes)
     return growth
 
 
@@ -85,44 +85,44 @@ class _KeptMemory:
     stacks: list[Stack]
 
 
-def _observed_calls(variant: Variant, *, backward: bool, thoroughly: bool = False) -> _KeptMemory:
-    """Make calls in a row.
+def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
+    """Make calls in a row, and return the memory that they keep.
 
     Parameters
     ----------
     backward : bool
         Whether a backward pass follows each call.
-    thoroughly : bool
+    collects_old_garbage : bool
         Whether to collect old garbage as well at the end, which may take longer than a call.
     """
     number = 0
-    seen = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
+    allocations = Allocations(lambda: (number, stack_in_call(inspect.currentframe())))
     holder: str | None = None
     by_stack: Counter[Stack] = Counter()
 
     def observe(call: Callable[[], None]) -> list[Activity]:
         def calls() -> None:
             nonlocal number, holder
-            known: dict[int, weakref.ref[torch.Tensor]] = {}
-            for number in range(_CALLS):
+            first_state: dict[int, weakref.ref[torch.Tensor]] = {}
+            for number in range(_CALL_COUNT):
                 require_time()
-                with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else seen:
+                with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else allocations:
                     call()
                     gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
-                    known |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
+                    first_state |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
             with marked(_END):
-                gc.collect(2 if thoroughly else 1)
-            state = [(place, tensor, known.get(id(tensor))) for place, tensor in variant.named_state()]
+                gc.collect(2 if collects_old_garbage else 1)
+            state = [(place, tensor, first_state.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
-            for (when, stack), nbytes in seen.living():
-                if when < number:  # the last call may keep memory that the next one would free
+            for (call_number, stack), nbytes in allocations.live_allocations():
+                if call_number < number:  # the last call may keep memory that the next one would free
                     by_stack[stack] += nbytes
 
         with _manual_collection(), without_recompiling():
             return memory_activities(calls, variant)
 
-    nbytes = bytes_per_call(variant.repeatedly(observe, backward=backward))
+    nbytes = bytes_per_call(variant.with_consecutive_calls(observe, backward=backward))
     return _KeptMemory(nbytes, holder, [stack for stack, _ in by_stack.most_common()])
 
 
@@ -140,13 +140,13 @@ def _manual_collection() -> Iterator[None]:
 
 def bytes_per_call(activities: Iterable[Activity]) -> int:
     """Return the bytes that each call but the first has allocated and not freed; 0 if only some calls have."""
-    kept: list[int] = []
+    bytes_by_range: list[int] = []
     for activity in activities:
         if activity.name in {_CALL, _END}:
-            kept.append(0)
-        elif kept:
-            kept[-1] += activity.nbytes
-    _, *calls, end = kept
+            bytes_by_range.append(0)
+        elif bytes_by_range:
+            bytes_by_range[-1] += activity.nbytes
+    _, *calls, end = bytes_by_range
     return max(0, sum(calls) + end) // len(calls) if min(calls) > 0 else 0
 
 

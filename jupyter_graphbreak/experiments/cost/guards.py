@@ -36,7 +36,7 @@ _MAX_TIMED = 5_000
 
 def time_guards(
     frames: Sequence[FrameGuards],
-    used: Collection[str],
+    used_frames: Collection[str],
     frame_id: Callable[[str], str | None],
     locate: Locate,
     call: Callable[[], object] | None = None,
@@ -50,7 +50,7 @@ def time_guards(
     ----------
     frames : sequence of FrameGuards
         The guards of the compiled frames.
-    used : collection of str
+    used_frames : collection of str
         The ids of the frames that a call runs.
     frame_id : callable
         Returns the id of a frame in the report.
@@ -59,11 +59,11 @@ def time_guards(
     """
     costs: list[GuardCost] = []
     for frame in frames:
-        if frame.frame not in used or not frame.check():
+        if frame.frame not in used_frames or not frame.check():
             continue
         try:
-            whole_us = _times_of_all(call, frame.check)
-            shares = _Shares(frame.tree(), statistics.median(whole_us))
+            all_guards_us = _times_of_all(call, frame.check)
+            shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the frames that have been timed count
             break
         frame.check()  # single checks leave notes about the tensors that they have seen; this discards the notes
@@ -73,7 +73,7 @@ def time_guards(
             guards = [code for node in group for code, _ in node.guards]
             stack = next((frame.stacks[node.source] for node in group if node.source in frame.stacks), ())
             text = _without_comment(guards[0]) if len(guards) == 1 else group[0].source
-            time_of_group = spread([share * us for us in whole_us])
+            time_of_group = spread([share * us for us in all_guards_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
 
@@ -88,7 +88,7 @@ def _without_comment(guard: str) -> str:
     return guard.partition("  # ")[0].strip()
 
 
-class _Shares:
+class _GuardShares:
     """The shares of the objects in the time of a frame's guards."""
 
     def __init__(self, root: GuardNode, whole_us: float) -> None:
@@ -100,14 +100,14 @@ class _Shares:
             require_time()
             times[id(check)] = min(_times_us(check, _SINGLE_BATCHES, _SINGLE_BATCH_NS))
         # Calling a check from Python takes about as long as the fastest check, and does not count.
-        call = min(times.values(), default=0.0)
-        own = {
-            id(node): sum(times.get(id(check), call) - call for _, check in node.guards if check is not None)
+        call_us = min(times.values(), default=0.0)
+        own_us = {
+            id(node): sum(times.get(id(check), call_us) - call_us for _, check in node.guards if check is not None)
             for node in nodes
         }
-        reaching = max(0.0, whole_us - sum(own.values())) / max(1, len(nodes))
-        self._own: Mapping[int, float] = {ident: us + reaching for ident, us in own.items()}
-        self._whole = sum(self._own.values()) or 1.0
+        reaching_us = max(0.0, whole_us - sum(own_us.values())) / max(1, len(nodes))
+        self._own_us: Mapping[int, float] = {ident: us + reaching_us for ident, us in own_us.items()}
+        self._total_us = sum(self._own_us.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
         """Yield each object with its parts, and their share of the time."""
@@ -125,7 +125,7 @@ class _Shares:
                 yield nodes, share
 
     def _share(self, nodes: Iterator[GuardNode] | list[GuardNode]) -> float:
-        return sum(self._own[id(node)] for node in nodes) / self._whole
+        return sum(self._own_us[id(node)] for node in nodes) / self._total_us
 
 
 def _nodes(root: GuardNode) -> Iterator[GuardNode]:
@@ -142,28 +142,28 @@ def _times_after(call: Callable[[], object], check: Callable[[], object]) -> lis
 
     On a busy machine, other processes replace the data in the processor's caches as well, so the times are limited.
     """
-    most_us = _MAX_SLOWDOWN * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
+    max_us = _MAX_SLOWDOWN * statistics.median(_times_us(check, _SINGLE_BATCHES, _BATCH_NS))
     times: list[float] = []
     end = time.perf_counter_ns() + _AFTER_CALLS_NS
     while len(times) < _BATCHES or (len(times) < _MAX_CALLS and time.perf_counter_ns() < end):
         require_time()
         call()
-        begun = time.perf_counter_ns()
+        start = time.perf_counter_ns()
         check()
-        times.append((time.perf_counter_ns() - begun) / 1e3)
-    return [min(us, most_us) for us in sorted(times)[: max(_MIN_TIMES, len(times) // 4)]]
+        times.append((time.perf_counter_ns() - start) / 1e3)
+    return [min(us, max_us) for us in sorted(times)[: max(_MIN_TIMES, len(times) // 4)]]
 
 
 def _times_us(check: Callable[[], object], batches: int, batch_ns: int) -> list[float]:
     """Return the microseconds that a check takes, for several batches of calls."""
     check()
-    begun = time.perf_counter_ns()
+    start = time.perf_counter_ns()
     check()
-    count = max(2, batch_ns // max(1, time.perf_counter_ns() - begun))
+    count = max(2, batch_ns // max(1, time.perf_counter_ns() - start))
     times = []
     for _ in range(batches):
-        begun = time.perf_counter_ns()
+        start = time.perf_counter_ns()
         for _ in itertools.repeat(None, count):
             check()
-        times.append((time.perf_counter_ns() - begun) / count / 1e3)
+        times.append((time.perf_counter_ns() - start) / count / 1e3)
     return times

@@ -40,26 +40,26 @@ _MAX_FRAMES = 50
 
 def measure_memory(steady: SteadyState) -> MemoryCost | None:
     """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active."""
-    peaks, kept = [], []
+    peaks, saved_by_variant = [], []
     for variant in (steady.eager, steady.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
         saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
         variant.with_backward(saved.observe)
-        kept.append(saved)
+        saved_by_variant.append(saved)
         try:
             peaks.append(peak_bytes(variant.with_backward(functools.partial(memory_activities, variant=variant))))
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for stack, nbytes in kept[0].by_key.items():
+    for stack, nbytes in saved_by_variant[0].by_key.items():
         if (location := steady.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],
         compiled_peak_bytes=peaks[1],
-        eager_saved_bytes=kept[0].most,
-        compiled_saved_bytes=kept[1].most,
+        eager_saved_bytes=saved_by_variant[0].peak,
+        compiled_saved_bytes=saved_by_variant[1].peak,
         lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MAX_LINES)],
     )
 
@@ -74,7 +74,9 @@ def memory_activities(call: Callable[[], Any], variant: Variant) -> list[Activit
     """
     device = "cuda" if isinstance(variant.clock, CudaClock) else None
     activities = device_activities(call, device)
-    return [seen for seen in activities if not seen.memory or (seen.memory == "cpu") == (device is None)]
+    return [
+        activity for activity in activities if not activity.memory or (activity.memory == "cpu") == (device is None)
+    ]
 
 
 def peak_bytes(activities: Iterable[Activity]) -> int:
@@ -89,55 +91,55 @@ class SavedBytes(Generic[_Key]):
 
     Parameters
     ----------
-    held : collection of int
+    excluded : collection of int
         The addresses of memory that does not count, since the call's arguments or state keep it.
     describe : callable
         Returns a key for a tensor when an operation keeps it.
 
     Attributes
     ----------
-    most : int
+    peak : int
         The most bytes that were kept at one time.
     by_key : dict
         These bytes by the key of the operation that kept them first.
     """
 
-    def __init__(self, held: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
-        self._held = held
+    def __init__(self, excluded: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
+        self._excluded = excluded
         self._describe = describe
         self._counts: Counter[int] = Counter()
-        self._kept: dict[int, tuple[_Key, int]] = {}
-        self._now = self.most = 0
+        self._bytes_by_address: dict[int, tuple[_Key, int]] = {}
+        self._current = self.peak = 0
         self.by_key: dict[_Key, int] = {}
 
     def observe(self, call: Callable[[], Any]) -> None:
         """Make a call and count what it keeps."""
         with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.tensor_of):
             call()
-        self._note_most()
+        self._note_peak()
 
     def _keep(self, tensor: torch.Tensor) -> _KeptTensor:
         address, key = memory_address(tensor), self._describe(tensor)
-        if address is None or address in self._held:
+        if address is None or address in self._excluded:
             return _KeptTensor(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()
-            self._kept[address] = key, nbytes
-            self._now += nbytes
+            self._bytes_by_address[address] = key, nbytes
+            self._current += nbytes
         self._counts[address] += 1
         return _KeptTensor(tensor, lambda: self._release(address))
 
     def _release(self, address: int) -> None:
         self._counts[address] -= 1
         if not self._counts[address]:
-            self._note_most()
-            self._now -= self._kept.pop(address)[1]
+            self._note_peak()
+            self._current -= self._bytes_by_address.pop(address)[1]
 
-    def _note_most(self) -> None:
-        if self._now > self.most:
-            self.most = self._now
+    def _note_peak(self) -> None:
+        if self._current > self.peak:
+            self.peak = self._current
             by_key: Counter[_Key] = Counter()
-            for key, nbytes in self._kept.values():
+            for key, nbytes in self._bytes_by_address.values():
                 by_key[key] += nbytes
             self.by_key = dict(by_key)
 

@@ -47,22 +47,22 @@ def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]
     if compiled.nbytes() + memory.compiled_peak_bytes > memory_limit():
         return []
     changes: list[MemoryChange] = []
-    expected, eagerly = compiled.results_and_state(), steady.eager.results_and_state()
+    expected, eager_results = compiled.results_and_state(), steady.eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
-        return agree_within_rounding(expected, actual, eagerly)
+        return agree_within_rounding(expected, actual, eager_results)
 
-    for code, make in _candidates(steady.entry, compiled):
-        if make is not None and seconds_left() < _COMPILE_TIMES * steady.correspondence.compile_seconds():
+    for code, make_variant in _candidates(steady.entry, compiled):
+        if make_variant is not None and seconds_left() < _COMPILE_TIMES * steady.correspondence.compile_seconds():
             continue
         try:
-            if make is None:
-                changes.append(_measured(code, compiled, compiled, compiled.checkpointed, is_right))
+            if make_variant is None:
+                changes.append(_measured_change(code, compiled, compiled, compiled.checkpointed, is_right))
                 continue
-            changed = make()
+            changed = make_variant()
             with recompiling(changed.subject.call):
                 if changed.warm_up():
-                    changes.append(_measured(code, changed, compiled, contextlib.nullcontext, is_right))
+                    changes.append(_measured_change(code, changed, compiled, contextlib.nullcontext, is_right))
         except TimeUpError:
             break
         except Exception:  # noqa: BLE001, S112 - PyTorch may fail with a change
@@ -96,11 +96,11 @@ def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
         try:
             yield
         finally:
-            for block, own in forwards:
-                if own is None:
+            for block, original in forwards:
+                if original is None:
                     del block.forward
                 else:
-                    block.forward = own
+                    block.forward = original
 
     replaced: list[tuple[Any, Callable[..., Any]]] = []
     variant = Variant(entry, compiled=True, applied=applied)
@@ -115,7 +115,7 @@ def _checkpointing(forward: Callable[..., Any]) -> Callable[..., Any]:
     return checkpointed
 
 
-def _measured(
+def _measured_change(
     code: str,
     changed: Variant,
     compiled: Variant,
@@ -137,7 +137,7 @@ def _measured(
         ratio = ratio_in_turn(
             lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
         )
-    return MemoryChange(code, peak, saved.most, is_right(results), ratio)
+    return MemoryChange(code, peak, saved.peak, is_right(results), ratio)
 
 
 def agree_within_rounding(

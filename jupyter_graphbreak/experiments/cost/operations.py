@@ -31,9 +31,9 @@ _SLOW_US = 200.0
 #: An operation is reported if compiling it alone costs this many microseconds and this share of its eager time, in each
 #: of so many measurements: on a busy machine, one measurement may differ by chance.
 _LOSS_US, _LOSS_SHARE = 50.0, 0.5
-_MEASUREMENTS = 2
+_MEASUREMENT_COUNT = 2
 #: The number of runs in which operations are timed one by one, and the minimum number in which each is timed alone.
-_RUNS = 3
+_RUN_COUNT = 3
 #: At most this many operations of a graph are compiled alone, slowest first, each with at least this share of the time.
 _MAX_COMPILED = 8
 _MIN_SHARE = 0.01
@@ -68,20 +68,22 @@ def slow_operations(steady: SteadyState) -> list[OpCost]:
 
 def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
     timer, graph_us, correspondence = steady.compiled.timer, steady.graph_us, steady.correspondence
-    own = {graph.frame: graph for graph in correspondence.own.graphs}  # a frame has one graph, apart from rare cases
-    run = {graph.id: graph for graph in correspondence.run.graphs}
+    graph_by_frame = {
+        graph.frame: graph for graph in correspondence.copy.graphs
+    }  # a frame has one graph, apart from rare cases
+    run_graphs = {graph.id: graph for graph in correspondence.run.graphs}
     costs: list[OpCost] = []
     try:
-        for number, given in inputs.items():
-            graph = own.get(timer.compile_ids[number])
+        for number, graph_inputs in inputs.items():
+            graph = graph_by_frame.get(timer.compile_ids[number])
             ident = correspondence.graph(graph.id) if graph is not None else None
             if graph is None or ident is None or graph_us.get(graph.id, 0.0) < _SLOW_US:
                 continue
             unexplained_us = graph_us[graph.id]
-            for candidate in _candidates(timer.modules[number], given, unexplained_us, timer.clock):
+            for candidate in _candidates(timer.modules[number], graph_inputs, unexplained_us, timer.clock):
                 if unexplained_us < _EXPLAINED_SHARE * graph_us[graph.id]:
                     break
-                times, op = _times_if_slower(candidate, timer), _op_of_run(candidate.name, graph, run[ident])
+                times, op = _times_if_slower(candidate, timer), _op_of_run(candidate.name, graph, run_graphs[ident])
                 if times is not None and op is not None:
                     costs.append(OpCost(ident, op.target, op.location, *times))
                     unexplained_us -= times[1].median_us
@@ -98,24 +100,24 @@ def _op_of_run(name: str, graph: Graph, run_graph: Graph) -> Op | None:
 
 def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float, clock: Clock) -> Iterator[_Candidate]:
     """Yield the operations of a graph that may be slower compiled, slowest first."""
-    size = sum(given.nbytes for given in inputs if isinstance(given, torch.Tensor))
+    size = sum(value.nbytes for value in inputs if isinstance(value, torch.Tensor))
     if 4 * size > memory_limit():
         return
     runs: list[Mapping[torch.fx.Node, float]] = []
-    for _ in range(_RUNS):
+    for _ in range(_RUN_COUNT):
         require_time()
-        runs.append(_Timed(module, clock).times_on(inputs))
+        runs.append(_TimedRun(module, clock).times_on(inputs))
     times = {node: min(run[node] for run in runs) for node in runs[0]}
-    whole = sum(times.values())
-    if graph_us < _SLOW_SHARE * whole:
+    total_us = sum(times.values())
+    if graph_us < _SLOW_SHARE * total_us:
         return
-    wanted: dict[Any, torch.fx.Node] = {}
+    nodes_by_signature: dict[Any, torch.fx.Node] = {}
     for node in sorted(times, key=lambda node: -times[node]):
-        if times[node] > _MIN_SHARE * whole and _is_compiled_by_itself(node):
-            wanted.setdefault(_signature(node), node)
-    chosen = list(wanted.values())[:_MAX_COMPILED]
-    candidates = _Timed(module, clock, set(chosen)).candidates_on(inputs)
-    order = [node.name for node in chosen]
+        if times[node] > _MIN_SHARE * total_us and _is_compiled_by_itself(node):
+            nodes_by_signature.setdefault(_signature(node), node)
+    nodes = list(nodes_by_signature.values())[:_MAX_COMPILED]
+    candidates = _TimedRun(module, clock, set(nodes)).candidates_on(inputs)
+    order = [node.name for node in nodes]
     yield from sorted(candidates, key=lambda candidate: order.index(candidate.name))
 
 
@@ -130,28 +132,33 @@ def _name(node: torch.fx.Node) -> str:
 
 def _signature(node: torch.fx.Node) -> tuple[str, str]:
     """Return the key shared by operations that need to be compiled only once."""
-    given: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
-    shapes = [(tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in given]
+    arguments: list[tuple[Any, str]] = [(value.meta.get("example_value"), value.name) for value in node.all_input_nodes]
+    shapes = [
+        (tuple(map(str, value.shape)), value.dtype) if hasattr(value, "shape") else name for value, name in arguments
+    ]
     return _name(node), repr(shapes)
 
 
-class _Timed(torch.fx.Interpreter):
+class _TimedRun(torch.fx.Interpreter):
     """Runs a graph once, operation by operation, and times each operation. It keeps the copies of the inputs.
 
     Parameters
     ----------
     clock : Clock
         The clock of the graph's device.
-    wanted : set of Node
+    candidate_nodes : set of Node
         The operations to return as candidates.
     """
 
     def __init__(
-        self, module: torch.fx.GraphModule, clock: Clock, wanted: set[torch.fx.Node] | frozenset[Any] = frozenset()
+        self,
+        module: torch.fx.GraphModule,
+        clock: Clock,
+        candidate_nodes: set[torch.fx.Node] | frozenset[Any] = frozenset(),
     ) -> None:
         super().__init__(module)
         self._clock = clock
-        self._wanted = wanted
+        self._candidate_nodes = candidate_nodes
         self._marks: list[Any] = []
         self._nodes: list[torch.fx.Node] = []
         self._candidates: list[_Candidate] = []
@@ -160,7 +167,7 @@ class _Timed(torch.fx.Interpreter):
         """Run the graph on copies of inputs, and return the microseconds of each operation."""
         self.run(*clone(inputs))
         times = self._clock.times_us(self._marks)
-        return {node: later - begun for node, begun, later in zip(self._nodes, times[::2], times[1::2], strict=True)}
+        return {node: end - start for node, start, end in zip(self._nodes, times[::2], times[1::2], strict=True)}
 
     def candidates_on(self, inputs: list[Any]) -> list[_Candidate]:
         """Run the graph on copies of inputs, and return the wanted operations whose results are tensors."""
@@ -169,25 +176,25 @@ class _Timed(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run an operation."""
-        if n in self._wanted:
-            self._keep(n)
-        begun = self._clock.mark()
+        if n in self._candidate_nodes:
+            self._add_candidate(n)
+        start = self._clock.mark()
         value = super().run_node(n)
         if n.op in {"call_function", "call_method"}:
-            self._marks += [begun, self._clock.mark()]
+            self._marks += [start, self._clock.mark()]
             self._nodes.append(n)
-        if n in self._wanted and not _are_tensors(value):
+        if n in self._candidate_nodes and not _are_tensors(value):
             self._candidates.pop()
-        elif n in self._wanted and isinstance(value, tuple | list):
+        elif n in self._candidate_nodes and isinstance(value, tuple | list):
             _return_items(self._candidates[-1].module, len(value))
         return value
 
-    def _keep(self, node: torch.fx.Node) -> None:
+    def _add_candidate(self, node: torch.fx.Node) -> None:
         graph, placeholders = torch.fx.Graph(), {}
         inputs = []
-        for given in node.all_input_nodes:
-            value = self.env[given]
-            placeholders[given] = graph.placeholder(given.name)
+        for input_node in node.all_input_nodes:
+            value = self.env[input_node]
+            placeholders[input_node] = graph.placeholder(input_node.name)
             inputs.append(_leaf(value) if isinstance(value, torch.Tensor) else clone(value))
         graph.output((graph.node_copy(node, placeholders.__getitem__),))
         self._candidates.append(_Candidate(node.name, torch.fx.GraphModule(self.module, graph), inputs))
@@ -226,7 +233,7 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
     for call in (candidate.module, compiled):
         call(*candidate.inputs)
     times = None
-    for _ in range(_MEASUREMENTS):
+    for _ in range(_MEASUREMENT_COUNT):
         calls = time_in_turn([timed(candidate.module), timed(compiled)], _BUDGET)
         times = spread_of(calls[0]), spread_of(calls[1])
         if not _is_slower(*times):
@@ -236,5 +243,5 @@ def _times_if_slower(candidate: _Candidate, timer: GraphTimer) -> tuple[Spread, 
 
 def _is_slower(eager: Spread, compiled: Spread) -> bool:
     loss_us = compiled.median_us - eager.median_us
-    is_certain = min(eager.runs, compiled.runs) >= _RUNS and compiled.low_us > eager.high_us
+    is_certain = min(eager.runs, compiled.runs) >= _RUN_COUNT and compiled.low_us > eager.high_us
     return is_certain and loss_us > max(_LOSS_US, _LOSS_SHARE * eager.median_us)

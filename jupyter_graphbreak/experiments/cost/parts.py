@@ -71,20 +71,20 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
     the time for recording marks, so the parts add up. Typical calls are those nearest to the median; the parts are
     their means.
     """
-    shared = [owners.times_by_owner(call) for call in calls]
-    totals = [sum(times.values()) for times in shared]
-    whole = spread_of([call.with_total(total) for call, total in zip(calls, totals, strict=True)])
-    off = [abs(total - statistics.median(totals)) for total in totals]
-    reach = max(min(off), _TYPICAL_DISTANCE * whole.median_us) + _ROUNDING_US
-    typical = [number for number in range(len(calls)) if off[number] <= reach]
+    times_by_call = [owners.times_by_owner(call) for call in calls]
+    totals = [sum(times.values()) for times in times_by_call]
+    call_time = spread_of([call.with_total(total) for call, total in zip(calls, totals, strict=True)])
+    deviations = [abs(total - statistics.median(totals)) for total in totals]
+    max_deviation = max(min(deviations), _TYPICAL_DISTANCE * call_time.median_us) + _ROUNDING_US
+    typical = [number for number in range(len(calls)) if deviations[number] <= max_deviation]
     parts = []
-    for owner in dict.fromkeys(owner for times in shared for owner in times):
-        times = [shared[number].get(owner, 0.0) for number in typical]
+    for owner in dict.fromkeys(owner for times in times_by_call for owner in times):
+        times = [times_by_call[number].get(owner, 0.0) for number in typical]
         low, _, high = quartiles(times)
-        middle = statistics.fmean(times)  # unlike medians, means add up, and include parts of only a few calls
-        if middle <= 0:
+        mean = statistics.fmean(times)  # unlike medians, means add up, and include parts of only a few calls
+        if mean <= 0:
             continue
-        time = Spread(round(middle, 2), round(min(low, middle), 2), round(max(high, middle), 2), len(times))
+        time = Spread(round(mean, 2), round(min(low, mean), 2), round(max(high, mean), 2), len(times))
         kind = owner.kind
         parts.append(
             CostPart(
@@ -95,14 +95,14 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
                 frame=owner.frame,
             )
         )
-    return whole, parts
+    return call_time, parts
 
 
 def time_share(parts: Sequence[CostPart]) -> float | None:
     """Return the graphs' share of the time."""
-    whole = sum(part.time.median_us for part in parts)
-    graphs = sum(part.time.median_us for part in parts if part.kind == "graph")
-    return round(graphs / whole, 4) if whole > 0 else None
+    total_us = sum(part.time.median_us for part in parts)
+    graphs_us = sum(part.time.median_us for part in parts if part.kind == "graph")
+    return round(graphs_us / total_us, 4) if total_us > 0 else None
 
 
 class Owners:
@@ -143,18 +143,18 @@ class Owners:
         """Return the time of each owner in one call."""
         times: defaultdict[Owner, float] = defaultdict(float)
         open_frames: list[str] = []  # entered, but not left yet
-        before = Mark("begins", "", 0.0)
+        previous = Mark("begins", "", 0.0)
         for mark in (*call.marks, Mark("ends", "", call.total_us)):
-            taken = sum(edge.kind in _CODE_MARKS for edge in (before, mark)) * self._overhead.mark_us / 2
-            us = max(0.0, mark.us - before.us - taken)
-            for owner, part in self._share_stretch(before, mark, us, open_frames):
+            marks_us = sum(edge.kind in _CODE_MARKS for edge in (previous, mark)) * self._overhead.mark_us / 2
+            us = max(0.0, mark.us - previous.us - marks_us)
+            for owner, part in self._share_stretch(previous, mark, us, open_frames):
                 times[owner] += part
             match mark.kind:
                 case "entered":
                     open_frames.append(mark.name)
                 case "left" if mark.name in open_frames:
                     del open_frames[_last_index(open_frames, mark.name) :]
-            before = mark
+            previous = mark
         return times
 
     def _share_stretch(
@@ -169,15 +169,15 @@ class Owners:
             case _, "graph" if open_frames:
                 yield self._guards_owner(open_frames[-1]), us
             case _, "entered":
-                way_in = us
+                guards_us = us
                 if before.kind != "resumes" and not (before.kind == "begins" and self._is_entry(after.name)):
-                    way_in = min(us, self._lookups.get(after.name, 0.0))
-                yield self._guards_owner(after.name), way_in
-                yield self._eager_owner(open_frames), us - way_in
+                    guards_us = min(us, self._lookups.get(after.name, 0.0))
+                yield self._guards_owner(after.name), guards_us
+                yield self._eager_owner(open_frames), us - guards_us
             case "graph is noted", "resumes" | "left" if open_frames:
-                leaving = min(us, self._overhead.graph_to_break_us)
-                yield self._guards_owner(open_frames[-1]), leaving
-                yield self._eager_owner(open_frames), us - leaving
+                leaving_us = min(us, self._overhead.graph_to_break_us)
+                yield self._guards_owner(open_frames[-1]), leaving_us
+                yield self._eager_owner(open_frames), us - leaving_us
             case "left", "left" if self._is_resume(before.name):  # a resumed frame returns, and then its caller
                 yield NO_OWNER, us
             case _:
@@ -213,8 +213,8 @@ class Owners:
         first = next(iter(report.frames), None)
         if first is not None and first.outcome != "skipped":
             return None
-        own = self._skipped_frames.get(first.id) if first is not None else None
-        return own or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
+        break_ = self._skipped_frames.get(first.id) if first is not None else None
+        return break_ or next((skipped.break_ for skipped in report.skipped if skipped.break_ is not None), None)
 
     def _break_of(self, frame: Frame) -> str | None:
         """Return the break that ended a frame's graph or made Dynamo skip the frame."""
@@ -229,13 +229,13 @@ class Owners:
             if frame.resume is not None and self._break_by_resume.get(frame.resume) is not None:
                 return self._break_by_resume[frame.resume]
             frame = self._frames.get(frame.caller or "")
-            if frame is not None and (own := self._break_of(frame)) is not None:
-                return own
+            if frame is not None and (break_ := self._break_of(frame)) is not None:
+                return break_
         return None
 
 
-def _last_index(items: list[str], wanted: str) -> int:
-    return len(items) - 1 - items[::-1].index(wanted)
+def _last_index(items: list[str], item: str) -> int:
+    return len(items) - 1 - items[::-1].index(item)
 
 
 def with_new_ids(parts: Sequence[CostPart], name: Callable[[str, str | None], str | None]) -> list[CostPart]:

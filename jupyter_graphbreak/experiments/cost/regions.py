@@ -30,7 +30,7 @@ from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from jupyter_graphbreak.experiments.cost.blocks import Blocks
+    from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.cost import Way
@@ -62,10 +62,10 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
     blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
         return None
-    trial = _Trial(steady, blocks)
+    trial = _CompilationTrial(steady, blocks)
     ways: list[CompiledWay] = []
-    for measure in (trial.blocks, trial.nested, trial.whole):
-        if measure == trial.whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
+    for measure in (trial.measure_blocks, trial.measure_nested, trial.measure_whole):
+        if measure == trial.measure_whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
             continue
         try:
             way = measure()
@@ -86,10 +86,10 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
     return RegionCost(blocks.name, len(blocks.places), blocks.container, ways[::-1], blocks.compiles_in_place)
 
 
-class _Trial:
+class _CompilationTrial:
     """Compiles an entry in several ways."""
 
-    def __init__(self, steady: SteadyState, blocks: Blocks) -> None:
+    def __init__(self, steady: SteadyState, blocks: RepeatedBlocks) -> None:
         self._entry = entry = steady.entry
         self._blocks = blocks
         self._compiled = compiled = steady.compiled
@@ -97,26 +97,26 @@ class _Trial:
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
         self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
-        self._eagerly = steady.eager.results_and_gradients()
+        self._eager_results = steady.eager.results_and_gradients()
 
-    def whole(self) -> CompiledWay | None:
+    def measure_whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
         return self._measure("whole", lambda entry: Variant(entry, compiled=True))
 
-    def blocks(self) -> CompiledWay | None:
+    def measure_blocks(self) -> CompiledWay | None:
         """Measure compiling each block in place; if they share little compiled code, return only the reasons."""
-        return self._blocks_that_differ() or self._measure("blocks", self._by_block)
+        return self._blocks_that_differ() or self._measure("blocks", self._compiled_by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
         """Compile each block in place without generating code; ``None`` if many blocks share their compiled code."""
         require_time()
-        variant = self._by_block(replace(self._entry, backend="eager"))
+        variant = self._compiled_by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
             variant.warm_up()
         way = self._compiled_way("blocks", None, build_report(recording.records))
         return way if _MIN_SHARING * way.compilations > len(self._blocks.places) else None
 
-    def nested(self) -> CompiledWay | None:
+    def measure_nested(self) -> CompiledWay | None:
         """Measure compiling the whole model at once, with each block as a nested region."""
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
@@ -133,7 +133,7 @@ class _Trial:
             variant.warm_up()
         return any(map(_shared_regions, variant.timer.modules))
 
-    def _by_block(self, entry: Entry) -> Variant:
+    def _compiled_by_block(self, entry: Entry) -> Variant:
         own = self._compiled.places_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
         blocks = frozenset((own[place], method) for place in self._blocks.places)
@@ -142,7 +142,7 @@ class _Trial:
     def _with_nested_regions(self, entry: Entry) -> Variant:
         regions: dict[Any, Any] = {}
         variant = Variant(entry, compiled=True, applied=lambda: _replaced_forwards(regions))
-        regions.update({kind: _region(forward) for kind, forward in self._forwards(variant).items()})
+        regions.update({kind: _nested_region(forward) for kind, forward in self._forwards(variant).items()})
         return variant
 
     def _forwards(self, variant: Variant) -> dict[Any, Any]:
@@ -150,27 +150,27 @@ class _Trial:
         blocks = [module for place, module in variant.modules() if place in self._blocks.places]
         return {type(block): type(block).forward for block in blocks}
 
-    def _measure(self, way: Way, make: Callable[[Entry], Variant]) -> CompiledWay | None:
+    def _measure(self, way: Way, make_variant: Callable[[Entry], Variant]) -> CompiledWay | None:
         """Compile in one way and time calls, alternating with the whole model's; ``None`` if it keeps compiling."""
         require_time()
-        variant = make(self._entry)
+        variant = make_variant(self._entry)
         with recompiling(variant.subject.call), without_caches():
             with recorder.record() as recording:
-                settled = variant.warm_up()
+                is_settled = variant.warm_up()
                 start_s = variant.first_call_s + _seconds_of_call(variant)
-            if not settled:
+            if not is_settled:
                 return None
             start_s -= variant.second_call_s + _seconds_of_call(variant)  # compile nothing
-            own = build_report(recording.records)
-            equal = way == "whole" or self._is_equal(variant, make)
+            report = build_report(recording.records)
+            is_equal = way == "whole" or self._is_equal(variant, make_variant)
             ratio = 1.0 if way == "whole" else None
-            if equal and ratio is None:
+            if is_equal and ratio is None:
                 with contextlib.suppress(TimeUpError):  # the start is known
                     ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
         return structs.replace(
-            self._compiled_way(way, round(max(0.0, start_s), 3), own),
+            self._compiled_way(way, round(max(0.0, start_s), 3), report),
             regions=sum(map(_shared_regions, variant.timer.modules)) if way == "nested" else None,
-            equal=equal,
+            equal=is_equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
 
@@ -185,14 +185,14 @@ class _Trial:
             limit_hit=any(recompile.limit_hit for recompile in report.recompiles),
         )
 
-    def _is_equal(self, variant: Variant, make: Callable[[Entry], Variant]) -> bool:
+    def _is_equal(self, variant: Variant, make_variant: Callable[[Entry], Variant]) -> bool:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
-            return agree_within_rounding(self._expected, variant.results_and_gradients(), self._eagerly)
-        other = make(replace(self._entry, backend=_RIGHT_BACKEND))
+            return agree_within_rounding(self._expected, variant.results_and_gradients(), self._eager_results)
+        other = make_variant(replace(self._entry, backend=_RIGHT_BACKEND))
         with eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
-            return agree_within_rounding(self._expected, other.results_and_gradients(), self._eagerly)
+            return agree_within_rounding(self._expected, other.results_and_gradients(), self._eager_results)
 
 
 def _shared_regions(module: torch.fx.GraphModule) -> int:
@@ -202,9 +202,9 @@ def _shared_regions(module: torch.fx.GraphModule) -> int:
 
 def _seconds_of_call(variant: Variant) -> float:
     """Return how long a call with its backward pass takes; the first call may compile the backward pass."""
-    begun = time.monotonic()
+    start = time.monotonic()
     variant.with_backward(lambda call: call())
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
 def _timed(variant: Variant) -> Callable[[], Any]:
@@ -218,20 +218,20 @@ def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
 
     As nested regions, methods of single modules give wrong results (torch 2.13 and 2.15), but those of classes do not.
     """
-    before = {kind: vars(kind).get("forward") for kind in forwards}
+    originals = {block_class: vars(block_class).get("forward") for block_class in forwards}
     try:
-        for kind, forward in forwards.items():
-            kind.forward = forward
+        for block_class, forward in forwards.items():
+            block_class.forward = forward
         yield
     finally:
-        for kind, own in before.items():
-            if own is not None:
-                kind.forward = own
+        for block_class, original in originals.items():
+            if original is not None:
+                block_class.forward = original
             else:
-                del kind.forward
+                del block_class.forward
 
 
-def _region(function: Any) -> Any:
+def _nested_region(function: Any) -> Any:
     """Return a function that the compiler compiles once for all modules that are alike."""
     return torch.compiler.nested_compile_region(_copied(function))  # the mark is an attribute of the function
 
@@ -248,10 +248,10 @@ def _copied(function: types.FunctionType) -> types.FunctionType:
 
 def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
     """Return the guards that failed in a trial, with places in the sources of the run."""
-    known = Correspondence(report, run)
+    correspondence = Correspondence(report, run)
 
     def in_run(location: Location | None) -> Location | None:
-        source = known.source(location.source) if location is not None else None
+        source = correspondence.source(location.source) if location is not None else None
         return structs.replace(location, source=source) if location is not None and source is not None else None
 
     return [

@@ -40,22 +40,22 @@ def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
     """Return measured memory, which has the lines of the eager call, with the bytes that each compiled line keeps."""
     compiled = steady.compiled
     saved = _SavedByRun(compiled.timer)
-    kept = SavedBytes(compiled.held_memory(), saved.key)
-    compiled.with_backward(kept.observe)
+    compiled_bytes = SavedBytes(compiled.held_memory(), saved.key)
+    compiled.with_backward(compiled_bytes.observe)
     stacks = _stacks(compiled, saved) if saved.tensors else {}
     lines: Counter[Location | None] = Counter()
-    for key, nbytes in kept.by_key.items():
+    for key, nbytes in compiled_bytes.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
         lines[steady.locate(stack)] += nbytes
     unknown = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
-    both = [
+    compiled_lines = [
         MemoryLine(place, eager.get(place, 0), lines.get(place, None if unknown else 0))
         for place in dict.fromkeys([*eager, *lines])
         if place is not None
     ]
-    both.sort(key=lambda line: -max(line.eager_bytes, line.compiled_bytes or 0))
-    return replace(memory, lines=both[:MAX_LINES])
+    compiled_lines.sort(key=lambda line: -max(line.eager_bytes, line.compiled_bytes or 0))
+    return replace(memory, lines=compiled_lines[:MAX_LINES])
 
 
 class _SavedByRun:
@@ -86,8 +86,8 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, 
     expected: dict[int, list[SavedTensor] | None] = {}
     for number in dict.fromkeys(number for number, _ in saved.tensors):
         require_time()
-        module, given = timer.modules[number], inputs[number]
-        expected[number] = compiled.as_called(lambda: _expected(timer, module, given))  # noqa: B023 - called here
+        module, graph_inputs = timer.modules[number], inputs[number]
+        expected[number] = compiled.as_called(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
     return {
         _SavedPlace(run, number): tensor.stack
         for run, seen in saved.tensors.items()
@@ -101,27 +101,27 @@ def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTe
     Tensors of a shape and type with a different number than expected are left out. The overall order may differ
     slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
     """
-    places, waiting = defaultdict(list), defaultdict(list)
+    places, expected_by_kind = defaultdict(list), defaultdict(list)
     for place, kind in enumerate(seen):
         places[kind].append(place)
     for saved in expected:
-        waiting[saved.shape, saved.dtype].append(saved)
+        expected_by_kind[saved.shape, saved.dtype].append(saved)
     pairs = (
-        zip(places_of_kind, waiting[kind], strict=True)
+        zip(places_of_kind, expected_by_kind[kind], strict=True)
         for kind, places_of_kind in places.items()
-        if len(places_of_kind) == len(waiting[kind])
+        if len(places_of_kind) == len(expected_by_kind[kind])
     )
     return dict(itertools.chain.from_iterable(pairs))
 
 
-def _expected(timer: GraphTimer, module: torch.fx.GraphModule, inputs: list[Any]) -> list[SavedTensor] | None:
+def _expected_tensors(timer: GraphTimer, module: torch.fx.GraphModule, inputs: list[Any]) -> list[SavedTensor] | None:
     name = str(getattr(timer.backend, "compiler_name", None) or getattr(timer.backend, "__name__", ""))
-    given = [_leaf(value) if isinstance(value, torch.Tensor) else value for value in inputs]
+    detached_inputs = [_leaf(value) if isinstance(value, torch.Tensor) else value for value in inputs]
     if name != "eager":
-        return saved_tensors(name, timer.backend, module, given)
-    run = _Saving(module)
+        return saved_tensors(name, timer.backend, module, detached_inputs)
+    run = _SavingInterpreter(module)
     with torch.autograd.graph.saved_tensors_hooks(run.note, lambda tensor: tensor):
-        run.run(*clone(given))
+        run.run(*clone(detached_inputs))
     return run.saved
 
 
@@ -129,7 +129,7 @@ def _leaf(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
-class _Saving(torch.fx.Interpreter):
+class _SavingInterpreter(torch.fx.Interpreter):
     """Runs a graph operation by operation, and records the tensors that autograd saves for each."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:

@@ -42,7 +42,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         The reports of both starts.
     """
     records = list(records)
-    states = _states(records)
+    states = _cache_states(records)
     if not states:
         return None
     backend_s = {
@@ -50,19 +50,21 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         for record in records
         if record.kind == "compilation_metrics"
     }
-    own, run = correspondence.own, correspondence.run
-    compile_s = {frame.id: frame.compile_s or 0.0 for frame in own.frames}
-    graphs = {graph.id: graph for graph in run.graphs}
+    copy_report, run_report = correspondence.copy, correspondence.run
+    compile_s = {frame.id: frame.compile_s or 0.0 for frame in copy_report.frames}
+    graphs = {graph.id: graph for graph in run_report.graphs}
     starts = []
-    for graph in own.graphs:
+    for graph in copy_report.graphs:
         ident = correspondence.graph(graph.id)
         if ident is None:
             continue
-        spent, in_backend = compile_s.get(graph.frame, 0.0), backend_s.get(graph.frame, 0.0)
-        cache, reason = _state(states[graph.frame])
+        total_s, graph_backend_s = compile_s.get(graph.frame, 0.0), backend_s.get(graph.frame, 0.0)
+        cache, reason = _cache_state(states[graph.frame])
         location = _location(graphs[ident], reason) if reason is not None else None
         starts.append(
-            GraphStartup(ident, round(max(0.0, spent - in_backend), 4), round(in_backend, 4), cache, reason, location)
+            GraphStartup(
+                ident, round(max(0.0, total_s - graph_backend_s), 4), round(graph_backend_s, 4), cache, reason, location
+            )
         )
     return Startup(
         first_s=round(correspondence.compile_seconds(), 4),
@@ -71,7 +73,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
     )
 
 
-def _states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
+def _cache_states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
     """Return the messages of the caches about each frame, by the id of the frame and the kind of the message."""
     states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
     for record in records:
@@ -93,26 +95,26 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
         The records of that start.
     """
     bypassed = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
-    reasons = _bypasses(_states(records))
+    reasons = _bypasses(_cache_states(records))
     settings = CacheSettings()
     for _ in range(_MAX_ROUNDS):
         extended_settings = settings.extended(reasons)
         if extended_settings == settings:
             break
         settings = extended_settings
-        reasons = _bypasses(_states(_start(entry, settings)))
+        reasons = _bypasses(_cache_states(_records_of_start(entry, settings)))
         if not reasons:
-            again = list(_start(entry, settings))
-            states = _states(again).values()
-            if states and all(_state(frame)[0] == "hit" for frame in states):
-                report, _ = build_with_files(again)
-                spent = sum(frame.compile_s or 0.0 for frame in report.frames)
-                return [CacheChange(settings.code, bypassed, round(spent, 4))]
+            cached_start = list(_records_of_start(entry, settings))
+            states = _cache_states(cached_start).values()
+            if states and all(_cache_state(frame)[0] == "hit" for frame in states):
+                report, _ = build_with_files(cached_start)
+                seconds = sum(frame.compile_s or 0.0 for frame in report.frames)
+                return [CacheChange(settings.code, bypassed, round(seconds, 4))]
             break
     return []
 
 
-def _start(entry: Entry, settings: CacheSettings) -> Iterable[Record]:
+def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]:
     """Compile an entry with its backward pass, as a new process would; return the records."""
     require_time()
     variant = Variant(entry, compiled=True)
@@ -127,7 +129,7 @@ def _bypasses(states: Mapping[str, Mapping[str, str | None]]) -> list[str]:
     return [reason.replace("\\n", "\n") for reason in reasons if reason is not None]
 
 
-def _state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
+def _cache_state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
     """Return the state of AOTAutograd's cache for a graph, and the reason if a cache lacks the graph."""
     inductor = "inductor's cache: "
     if "fx_graph_cache_bypass" in states:
@@ -135,10 +137,10 @@ def _state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "by
     else:
         reason = f"{inductor}miss" if "fx_graph_cache_miss" in states else ""
     if "aotautograd_cache_bypass" in states:
-        own = _first_line(states["aotautograd_cache_bypass"])
-        if own == _SWITCHED_OFF:
+        bypass_reason = _first_line(states["aotautograd_cache_bypass"])
+        if bypass_reason == _SWITCHED_OFF:
             return "off", None
-        return "bypass", "; ".join(filter(None, [own, reason])) or None
+        return "bypass", "; ".join(filter(None, [bypass_reason, reason])) or None
     if "aotautograd_cache_hit" in states:
         return "hit", reason or None
     if "aotautograd_cache_miss" not in states:
@@ -156,18 +158,18 @@ def _first_line(reason: str | None) -> str:
 def _location(graph: Graph, reason: str) -> Location | None:
     """Return the place of the first operation that a reason names."""
     words = set(re.findall(r"\w+", reason))
-    named = (op.location for op in graph.ops if re.split(r"\W+", op.target)[-1] in words)
-    return next((location for location in named if location is not None), None)
+    locations = (op.location for op in graph.ops if re.split(r"\W+", op.target)[-1] in words)
+    return next((location for location in locations if location is not None), None)
 
 
-def joined(starts: Iterable[Startup | None]) -> Startup | None:
+def combined_startup(starts: Iterable[Startup | None]) -> Startup | None:
     """Return the combined startup of several entries, ``None`` if no entry uses caches."""
-    known = [start for start in starts if start is not None]
-    if not known:
+    measured = [start for start in starts if start is not None]
+    if not measured:
         return None
     return Startup(
-        round(sum(start.first_s for start in known), 4),
-        round(sum(start.second_s for start in known), 4),
-        [graph for start in known for graph in start.graphs],
-        [change for start in known for change in start.changes],
+        round(sum(start.first_s for start in measured), 4),
+        round(sum(start.second_s for start in measured), 4),
+        [graph for start in measured for graph in start.graphs],
+        [change for start in measured for change in start.changes],
     )

@@ -27,7 +27,7 @@ class SteadyState:
         The microseconds of each graph in a call, by its id in the report of the copies.
     frame_guards : sequence of FrameGuards
         The guards of the compiled frames; empty if this PyTorch does not show them.
-    used : collection of str
+    used_frames : collection of str
         The ids of the frames that a call runs, in the report of the copies.
     """
 
@@ -38,4 +38,4 @@ class SteadyState:
     locate: Locate
     graph_us: Mapping[str, float] = field(default_factory=dict)
     frame_guards: Sequence[FrameGuards] = ()
-    used: Collection[str] = ()
+    used_frames: Collection[str] = ()

@@ -136,33 +136,35 @@ def time_in_turn(
         The undisturbed calls of each variant, see :func:`undisturbed`.
     """
     budget = Budget() if budget is None else budget
-    spent = clock() + budget.seconds
+    budget_end = clock() + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
-    collecting = gc.isenabled()
+    was_collecting = gc.isenabled()
     gc.disable()
     try:
-        for done in range(max(budget.runs, MIN_RUNS)):
+        for round_number in range(max(budget.runs, MIN_RUNS)):
             now = clock()
-            late = now - spent
-            if done >= _MIN_RUNS_LATE and now >= end:
+            overtime = now - budget_end
+            if round_number >= _MIN_RUNS_LATE and now >= end:
                 break
-            if done >= _MIN_RUNS_AT_END and seconds_left() <= 0:
+            if round_number >= _MIN_RUNS_AT_END and seconds_left() <= 0:
                 break
-            if done >= MIN_RUNS and (late >= budget.seconds or (late >= 0 and all(map(_is_enough, calls)))):
+            if round_number >= MIN_RUNS and (
+                overtime >= budget.seconds or (overtime >= 0 and all(map(_is_enough, calls)))
+            ):
                 break
-            for place in range(len(variants)):
-                number = (done + place) % len(variants)
+            for offset in range(len(variants)):
+                number = (round_number + offset) % len(variants)
                 calls[number].append(variants[number]())
     finally:
-        if collecting:
+        if was_collecting:
             gc.enable()
     return [undisturbed(variant_calls) for variant_calls in calls]
 
 
 def undisturbed(calls: list[CallTime]) -> list[CallTime]:
     """Return the calls during which no other process had the processor, or the least disturbed if they are too few."""
-    most = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
-    return [call for call in calls if call.yields <= most]
+    max_yields = sorted(call.yields for call in calls)[:MIN_RUNS][-1]
+    return [call for call in calls if call.yields <= max_yields]
 
 
 def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallTime]) -> float | None:
@@ -196,8 +198,8 @@ def clear_ratio(ratios: Sequence[float]) -> float | None:
     if len(ratios) < _MIN_PAIRS:
         return None
     low, ratio, high = quartiles(ratios)
-    reach = 1.57 * (high - low) / math.sqrt(len(ratios))
-    return round(ratio, 2) if reach <= max(_CLEAR_SHARE * ratio, abs(ratio - 1) / 2) else None
+    uncertainty = 1.57 * (high - low) / math.sqrt(len(ratios))
+    return round(ratio, 2) if uncertainty <= max(_CLEAR_SHARE * ratio, abs(ratio - 1) / 2) else None
 
 
 def _is_enough(calls: list[CallTime]) -> bool:
@@ -268,23 +270,23 @@ class WarmCalls:
         self._clock: Clock = (
             CudaClock() if torch.cuda.is_available() and torch.cuda.is_initialized() else ProcessorClock()
         )
-        self._begun: dict[FrameType, _CallStart] = {}
+        self._open_calls: dict[FrameType, _CallStart] = {}
         self.faults: list[str] = []
         self._finished: defaultdict[int, list[tuple[Any, Any]]] = defaultdict(list)
 
-    def note_edge(self, frame: FrameType, wrapped: int) -> None:
+    def note_boundary(self, frame: FrameType, callable_id: int) -> None:
         """Record that a call begins or ends."""
-        begun = self._begun.pop(frame, None)
-        if begun is None:
-            self._begun[frame] = _CallStart(compilation_count(), self._clock.mark())
+        start = self._open_calls.pop(frame, None)
+        if start is None:
+            self._open_calls[frame] = _CallStart(compilation_count(), self._clock.mark())
             return
-        now = self._clock.mark()
-        if begun.compilations == compilation_count():
-            finished = self._finished[wrapped]
-            finished.append((begun.mark, now))
+        end = self._clock.mark()
+        if start.compilations == compilation_count():
+            finished = self._finished[callable_id]
+            finished.append((start.mark, end))
             del finished[:-_MAX_CALLS]
         else:
-            self._finished[wrapped].clear()  # earlier calls were not in the steady state
+            self._finished[callable_id].clear()  # earlier calls were not in the steady state
 
     def note_fault(self, addition: Addition) -> None:
         """Keep the sentence about an internal error."""
@@ -293,11 +295,11 @@ class WarmCalls:
 
     def clear(self) -> None:
         """Discard the calls that did not end."""
-        self._begun.clear()
+        self._open_calls.clear()
 
-    def spread_of(self, wrapped: int | None) -> Spread | None:
+    def spread_of(self, callable_id: int | None) -> Spread | None:
         """Return the times of a callable's calls, ``None`` if there were too few."""
-        finished = self._finished.get(wrapped, []) if wrapped is not None else []
+        finished = self._finished.get(callable_id, []) if callable_id is not None else []
         if len(finished) < _MIN_CALLS:
             return None
         return spread([self._clock.times_us(pair)[-1] for pair in finished])
@@ -308,7 +310,7 @@ def timed_calls() -> Iterator[WarmCalls]:
     """Time the calls of compiled callables while the context is open."""
     warm = WarmCalls()
     try:
-        with watch_calls(warm.note_edge, warm.note_fault, lambda _: None):
+        with watch_calls(warm.note_boundary, warm.note_fault, lambda _: None):
             yield warm
     finally:
         warm.clear()

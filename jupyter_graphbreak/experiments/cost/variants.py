@@ -24,7 +24,7 @@ from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, mod
 from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -57,18 +57,18 @@ class PrivateCode:
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Make the functions run the private code while the context is open."""
-        before = {function: function.__code__ for function in self._codes}
+        originals = {function: function.__code__ for function in self._codes}
         try:
             for function, code in self._codes.items():
                 function.__code__ = code
             yield
         finally:
-            for function, code in before.items():
+            for function, code in originals.items():
                 function.__code__ = code
 
 
 def _functions(call: Any) -> Iterator[types.FunctionType]:
-    for item in reached(call):
+    for item in reachable_objects(call):
         functions = [item] if is_instance(item, types.FunctionType) else _members(item)
         for function in functions:
             if is_own(function):
@@ -77,8 +77,8 @@ def _functions(call: Any) -> Iterator[types.FunctionType]:
 
 def _members(value: Any) -> Iterator[types.FunctionType]:
     """Yield the methods of an object, and the functions in them that decorators wrapped."""
-    for kind in type(value).__mro__:
-        for member in vars(kind).values():
+    for class_ in type(value).__mro__:
+        for member in vars(class_).values():
             wrapped = member
             while is_instance(wrapped, types.FunctionType):
                 yield wrapped
@@ -137,8 +137,8 @@ class Variant:
         self._marked = marked
         self._applied = applied
         self._code = PrivateCode(self.subject.call, self.subject.functions())
-        self._given = self.subject.arguments or entry.arguments
-        self._arguments = self.subject.copies_of(self._given)
+        self._given_arguments = self.subject.arguments or entry.arguments
+        self._arguments = self.subject.copies_of(self._given_arguments)
         self.clock = clock_for(tensors_of(self.subject, self._arguments))
         self.timer = GraphTimer(entry.backend, self.clock)
         self._program = entry.compile(self.subject.call, self.timer) if compiled else self.subject.call
@@ -163,22 +163,24 @@ class Variant:
             return self._warm_up()
 
     def _warm_up(self) -> bool:
-        begun = time.monotonic()
+        start = time.monotonic()
         self._call(0, is_guarded=True)
-        self.first_call_s = time.monotonic() - begun
+        self.first_call_s = time.monotonic() - start
         self.subject.detach_changed_memory()
         self._state = self.subject.state()
-        self._arguments = self.subject.copies_of(self._given)
+        self._arguments = self.subject.copies_of(self._given_arguments)
         # Changes are detected from the second call on, since the first one may initialize state.
-        given = self.subject.copies_of(self._given)
+        given_arguments = self.subject.copies_of(self._given_arguments)
         seed_all(0)
-        before = _random_state()
-        begun = time.monotonic()
+        random_state = _random_state()
+        start = time.monotonic()
         self._call(0, is_guarded=True)
-        self.second_call_s = time.monotonic() - begun
+        self.second_call_s = time.monotonic() - start
         self.subject.detach_changed_memory()
-        self.random = before != _random_state()
-        self._changes_arguments = _differ((given.args, given.kwargs), (self._arguments.args, self._arguments.kwargs))
+        self.random = random_state != _random_state()
+        self._changes_arguments = _differ(
+            (given_arguments.args, given_arguments.kwargs), (self._arguments.args, self._arguments.kwargs)
+        )
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
         for _ in range(_MAX_ROUNDS):
@@ -203,24 +205,24 @@ class Variant:
 
     def _timed(self, seed: int, *, parts: bool) -> CallTime:
         """Time a call; a short call is first made untimed, since other code has used the processor's caches."""
-        warming = _WARM_UP_CALLS if self._is_short else 0
+        warm_up_calls = _WARM_UP_CALLS if self._is_short else 0
         if self.random or self._changes_arguments or self._changes_state:
-            for _ in range(warming):
+            for _ in range(warm_up_calls):
                 self._call(seed)
-            warming = 0
+            warm_up_calls = 0
             seed_all(seed)
         arguments = self._arguments
         with self._ready():
-            for _ in range(warming):
+            for _ in range(warm_up_calls):
                 self._program(*arguments.args, **arguments.kwargs)
-            taken = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
-        self._is_short = taken.total_us < _SHORT_US
+            call_time = self.timer.time(lambda: self._program(*arguments.args, **arguments.kwargs), parts=parts)
+        self._is_short = call_time.total_us < _SHORT_US
         self._restore()
-        return taken
+        return call_time
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observed(seed, lambda call: self.timer.profiling(lambda: profiled(call)))
+        return self._observed(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
 
     def device_activities(self) -> list[Activity]:
         """Call the variant under a profiler, and return the activities of its device."""
@@ -228,7 +230,7 @@ class Variant:
 
     def graph_inputs(self) -> dict[int, list[Any]]:
         """Call the variant, and return the inputs of each graph, by the graph's number."""
-        return self._observed(0, self.timer.inputs_in)
+        return self._observed(0, self.timer.graph_inputs_of)
 
     def as_called(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""
@@ -245,9 +247,9 @@ class Variant:
 
     def results_and_gradients(self) -> list[torch.Tensor]:
         """Return copies of the tensors in the result of a call, and of the gradients after its backward pass."""
-        seen: list[torch.Tensor] = []
-        self.with_backward(lambda call: call(), seen.append)
-        return seen
+        tensors: list[torch.Tensor] = []
+        self.with_backward(lambda call: call(), tensors.append)
+        return tensors
 
     def results_and_state(self) -> list[torch.Tensor]:
         """Return copies of the tensors in the result of a call, of its gradients, and of the state that it leaves.
@@ -255,22 +257,22 @@ class Variant:
         It leaves its arguments, its state and Python's random numbers, and the length of its output. If it changes its
         state, the next call counts as well: that is the first one with a different state.
         """
-        seen: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
 
         def observe(call: Callable[[], Any]) -> None:
             for _ in range(2 if self._changes_state else 1):
                 call()
-                seen.extend(self._left_behind())
+                tensors.extend(self._left_behind())
 
         with capture_effects() as effects:
-            self.with_backward(observe, seen.append)
+            self.with_backward(observe, tensors.append)
         messages = [message for *_, message in (*effects.logged, *effects.warned)]
-        return [*seen, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
+        return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
     def _left_behind(self) -> Iterator[torch.Tensor]:
         """Yield some elements of each tensor in the call's arguments and state, and the plain values in the state."""
-        known = itertools.chain(self._reached_tensors(), self.tensors())
-        for tensor in {id(tensor): tensor for tensor in known}.values():
+        reached = itertools.chain(self._reached_tensors(), self.tensors())
+        for tensor in {id(tensor): tensor for tensor in reached}.values():
             if tensor.layout == torch.strided and not tensor.is_nested:
                 flat = tensor.detach().reshape(-1)
                 yield flat[:: 1 + flat.numel() // _MAX_ELEMENTS].clone()
@@ -282,7 +284,7 @@ class Variant:
         yield torch.tensor([*map(hash, values), tensors, hash(_python_random_state())])
 
     def with_backward(
-        self, observe: Callable[[Callable[[], Any]], _T], take: Callable[[torch.Tensor], None] | None = None
+        self, observe: Callable[[Callable[[], Any]], _T], on_tensor: Callable[[torch.Tensor], None] | None = None
     ) -> _T:
         """Observe a call followed by a backward pass from its results, if these require gradients.
 
@@ -290,7 +292,7 @@ class Variant:
         ----------
         observe : callable
             Takes a function that makes the call.
-        take : callable
+        on_tensor : callable
             Receives copies of the tensors in the result and of the gradients.
         """
         leaves: dict[int, tuple[torch.Tensor, torch.Tensor | None]] = {}
@@ -300,16 +302,16 @@ class Variant:
             roots = _differentiable(results)
             if not roots:
                 return
-            known = itertools.chain(self._reached_tensors(), self.tensors())
-            for leaf in filter(_collects_gradients, known):
+            reached = itertools.chain(self._reached_tensors(), self.tensors())
+            for leaf in filter(_collects_gradients, reached):
                 leaves.setdefault(id(leaf), (leaf, leaf.grad))
             for leaf, _ in leaves.values():
                 leaf.grad = None
             _differentiate(roots)
-            if take is not None:
+            if on_tensor is not None:
                 grads = [leaf.grad for leaf, _ in leaves.values() if leaf.grad is not None]
                 for tensor in (*(tensor for _, tensor in named_tensors(results, "")), *grads):
-                    take(tensor.detach().clone())
+                    on_tensor(tensor.detach().clone())
 
         try:
             with guarded(self.subject.call, assigned=self.subject.assigned):
@@ -332,14 +334,14 @@ class Variant:
         """Return the modules that the call uses, each with its first place, such as ``self.layers``."""
         places = self.places_in_subject()
         modules = dict(modules_of(self.subject, self._arguments.args, self._arguments.kwargs))
-        return [(place, modules[own]) for place, own in places.items()]
+        return [(place, modules[subject_place]) for place, subject_place in places.items()]
 
     def places_in_subject(self) -> dict[str, str]:
         """Return the places in :class:`InnerModules` of modules, by their places in :meth:`modules`."""
-        own = [place for place, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
-        return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in own}
+        places = [place for place, _ in modules_of(self.subject, self._arguments.args, self._arguments.kwargs)]
+        return {f"self.{place}".rstrip(".") if self.subject.owner is not None else place: place for place in places}
 
-    def repeatedly(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
+    def with_consecutive_calls(self, observe: Callable[[Callable[[], None]], _T], *, backward: bool) -> _T:
         """Observe consecutive calls, and undo their changes only after the last one.
 
         Each call has its own copies of the arguments, except tensors that collect gradients, such as parameters.
@@ -351,15 +353,17 @@ class Variant:
         backward : bool
             Whether a backward pass from its results follows each call, if these require gradients.
         """
-        given, used = ((arguments.args, arguments.kwargs) for arguments in (self._given, self._arguments))
-        pairs = zip(named_tensors(given, ""), named_tensors(used, ""), strict=True)
+        given_values, used_values = (
+            (arguments.args, arguments.kwargs) for arguments in (self._given_arguments, self._arguments)
+        )
+        pairs = zip(named_tensors(given_values, ""), named_tensors(used_values, ""), strict=True)
         copies = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
         leaves = [*filter(_collects_gradients, self._reached_tensors()), *copies.values()]
         grads = [leaf.grad for leaf in leaves]
 
         def call() -> None:
-            own = self._given.copy(self.subject.state_memo() | copies)
-            roots = _differentiable(self._program(*own.args, **own.kwargs))
+            arguments_of_call = self._given_arguments.copy(self.subject.state_memo() | copies)
+            roots = _differentiable(self._program(*arguments_of_call.args, **arguments_of_call.kwargs))
             if backward and roots:
                 for leaf in leaves:
                     leaf.grad = None
@@ -416,7 +420,7 @@ class Variant:
 
     def _restore(self) -> None:
         if self._changes_arguments:
-            self._arguments = self.subject.copies_of(self._given)
+            self._arguments = self.subject.copies_of(self._given_arguments)
         if self._changes_state:
             self.subject.restore()
 
@@ -452,8 +456,8 @@ def _differentiate(roots: list[torch.Tensor]) -> None:
         torch.autograd.backward(roots, [torch.ones_like(root) for root in roots])
 
 
-def _differ(before: Any, after: Any) -> bool:
-    return difference(before, after) is not None
+def _differ(one: Any, other: Any) -> bool:
+    return difference(one, other) is not None
 
 
 def _random_state() -> tuple[Any, ...]:

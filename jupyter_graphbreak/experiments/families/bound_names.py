@@ -30,14 +30,14 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
 def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
     """Return the names that are read after a statement; in a loop, this includes the statements before it."""
     scope: ast.AST = draft.enclosing_function(statement) or draft.tree
-    end = statement.end_lineno or statement.lineno
-    enclosing = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]
-    first = min((part.lineno for part in enclosing), default=end + 1)
-    inside = set(ast.walk(statement))
+    last_line = statement.end_lineno or statement.lineno
+    loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]
+    first_line = min((part.lineno for part in loops), default=last_line + 1)
+    nodes_of_statement = set(ast.walk(statement))
     return {
         node.id
         for node in ast.walk(scope)
         if isinstance(node, ast.Name)
         and isinstance(node.ctx, ast.Load)
-        and (node.lineno > end or (node.lineno >= first and node not in inside))
+        and (node.lineno > last_line or (node.lineno >= first_line and node not in nodes_of_statement))
     }

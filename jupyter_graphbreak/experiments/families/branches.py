@@ -8,8 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeGuard
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.arms import Arm, parenthesized, read_arm, render_value, select_value
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
+from jupyter_graphbreak.experiments.families.branch_sides import (
+    BranchSide,
+    parenthesized,
+    read_side,
+    render_value,
+    select_value,
+)
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
@@ -17,29 +23,29 @@ from jupyter_graphbreak.experiments.families.site import (
     Site,
     dotted,
     draft_of,
+    indentation_step,
     names_bound,
     names_read,
     site_at,
     site_of,
-    step_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.families.arms import Value
+    from jupyter_graphbreak.experiments.families.branch_sides import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
 
 #: Functions and methods whose gradient may not be finite for zero or negative numbers, but is finite for the number 1.
 _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 
-def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
+def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
     """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
 
     Parameters
     ----------
-    arm : Arm
+    side : BranchSide
         The side.
     condition : str
         The name of the condition.
@@ -49,18 +55,18 @@ def guarded_arm(arm: Arm, condition: str, torch: str, *, is_taken: bool) -> Arm:
         Whether the side is taken if the condition is true.
     """
 
-    def guarded(text: str) -> str:
+    def guard_text(text: str) -> str:
         return guarded_text(text, condition, torch, is_taken=is_taken)
 
-    def guarded_value(value: Value | None) -> Value | None:
+    def guard_value(value: Value | None) -> Value | None:
         if value is None or isinstance(value, str):
-            return value and guarded(value)
-        kind, keys, members = value
-        return kind, keys, tuple(member for member in map(guarded_value, members) if member is not None)
+            return value and guard_text(value)
+        container_type, keys, members = value
+        return container_type, keys, tuple(member for member in map(guard_value, members) if member is not None)
 
-    lines = [f"{name} = {guarded(text)}" for name, _, text in (line.partition(" = ") for line in arm.lines)]
-    values = {target: guarded(text) for target, text in arm.values.items()}
-    return replace(arm, lines=lines, values=values, result=guarded_value(arm.result))
+    lines = [f"{name} = {guard_text(text)}" for name, _, text in (line.partition(" = ") for line in side.lines)]
+    values = {target: guard_text(text) for target, text in side.values.items()}
+    return replace(side, lines=lines, values=values, result=guard_value(side.result))
 
 
 def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> str:
@@ -69,17 +75,17 @@ def guarded_text(text: str, condition: str, torch: str, *, is_taken: bool) -> st
         tree = parse_expression(text)
     except SyntaxError:
         return text
-    guard = _GuardedStatements(condition, torch, is_taken=is_taken)
+    guard = _OperandGuard(condition, torch, is_taken=is_taken)
     guarded = guard.visit(tree)
-    return ast.unparse(guarded) if guard.found else text
+    return ast.unparse(guarded) if guard.has_guarded else text
 
 
-class _GuardedStatements(ast.NodeTransformer):
+class _OperandGuard(ast.NodeTransformer):
     def __init__(self, condition: str, torch: str, *, is_taken: bool) -> None:
         self._condition = condition
         self._torch = torch
         self._is_taken = is_taken
-        self.found = False
+        self.has_guarded = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """Guard divisors, and the bases of fractional powers."""
@@ -102,7 +108,7 @@ class _GuardedStatements(ast.NodeTransformer):
         return node
 
     def _guarded(self, operand: ast.expr) -> ast.expr:
-        self.found = True
+        self.has_guarded = True
         text, one = ast.unparse(operand), "1"
         sides = (text, one) if self._is_taken else (one, text)
         return parse_expression(f"{self._torch}.where({self._condition}, {sides[0]}, {sides[1]})")
@@ -112,7 +118,7 @@ FAMILY = "branch"
 _WHERE_TITLE = "Take both sides with torch.where"
 _GUARDED_TITLE = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND_TITLE = "Give both sides to torch.cond"
-_RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
+_RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 #: The operators of assignments in place, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
 #: written as a difference.
 _NEUTRAL_CHANGES = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
@@ -123,19 +129,21 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    choice = site.draft.enclosing(site.node, ast.IfExp)
-    if choice is not None and (choice is site.node or _contains(choice.test, site.node)):
-        yield from _propose_for_expression(site, choice, _decided_operands(problem, site, choice.test))
+    if_expression = site.draft.enclosing(site.node, ast.IfExp)
+    if if_expression is not None and (if_expression is site.node or _contains(if_expression.test, site.node)):
+        yield from _propose_for_expression(
+            site, if_expression, _decided_operand_count(problem, site, if_expression.test)
+        )
         return
     branch = site.draft.enclosing(site.node, ast.If)
     if branch is None or not (branch is site.node or _contains(branch.test, site.node)):
         return
     chain = _whole_chain(problem, site, branch)
     if chain is not branch:
-        yield from _propose_for_statement(site, chain, _decided_operands(problem, site, chain.test))
+        yield from _propose_for_statement(site, chain, _decided_operand_count(problem, site, chain.test))
     yield from _drop_test(site, branch)
     yield from _keep_flag_as_tensor(site, branch)
-    yield from _propose_for_statement(site, branch, _decided_operands(problem, site, branch.test))
+    yield from _propose_for_statement(site, branch, _decided_operand_count(problem, site, branch.test))
 
 
 def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
@@ -156,13 +164,13 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     function = draft.enclosing_function(statement)
     if not conditions and isinstance(statement, ast.Assign) and function is not None:
         named = names_bound(statement)
-        later = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
-        conditions = [node for node in later if not named.isdisjoint(names_read(node.test))]
+        branches_after = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
+        conditions = [node for node in branches_after if not named.isdisjoint(names_read(node.test))]
     for node in conditions:
-        enclosing = draft.enclosing(node, ast.stmt)
-        if enclosing is None:
+        enclosing_statement = draft.enclosing(node, ast.stmt)
+        if enclosing_statement is None:
             continue
-        site = Site(source, draft, node, enclosing, {source: text})
+        site = Site(source, draft, node, enclosing_statement, {source: text})
         if isinstance(node, ast.If):
             proposals = _propose_for_statement(site, node)
         else:
@@ -172,19 +180,21 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
                 yield replace(proposal, title=f"{_COND_TITLE} on line {node.lineno}")
 
 
-def _decided_operands(problem: Problem, site: Site, test: ast.expr) -> int:
+def _decided_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
     """Return how many operands of a test were evaluated before the first one that breaks: Python decides these."""
     if not isinstance(test, ast.BoolOp):
         return 0
-    broken = [place.node for place in _places(problem, site)]
-    first = [n for n, operand in enumerate(test.values) if any(_contains(operand, node) for node in broken)]
-    return min(first, default=0)
+    breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
+    breaking_operands = [
+        n for n, operand in enumerate(test.values) if any(_contains(operand, node) for node in breaking_nodes)
+    ]
+    return min(breaking_operands, default=0)
 
 
-def _places(problem: Problem, site: Site) -> list[Site]:
+def _break_sites(problem: Problem, site: Site) -> list[Site]:
     """Return the places of all breaks in the source of a break."""
-    places = (site_at(problem, break_.location) for break_ in problem.report.breaks)
-    return [place for place in places if place is not None and place.draft is site.draft]
+    sites = (site_at(problem, break_.location) for break_ in problem.report.breaks)
+    return [break_site for break_site in sites if break_site is not None and break_site.draft is site.draft]
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:
@@ -193,144 +203,158 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
     """Return the outermost branch of an ``elif`` chain up to which all branches break."""
-    broken = [place.node for place in _places(problem, site)]
-    first = branch
+    breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
+    outermost = branch
     for enclosing in site.draft.ancestors(branch):
-        if not isinstance(enclosing, ast.If) or enclosing.orelse != [first] or not site.draft.is_elif(first):
+        if not isinstance(enclosing, ast.If) or enclosing.orelse != [outermost] or not site.draft.is_elif(outermost):
             break
-        if any(enclosing is node or _contains(enclosing.test, node) for node in broken):
-            first = enclosing
+        if any(enclosing is node or _contains(enclosing.test, node) for node in breaking_nodes):
+            outermost = enclosing
         else:
             break
-    return first
+    return outermost
 
 
-def _propose_for_expression(site: Site, choice: ast.IfExp, decided: int = 0) -> Iterator[Proposal]:
-    torch, needed = site.torch()
-    test, kept = split_test(choice.test, decided)
+def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count: int = 0) -> Iterator[Proposal]:
+    torch, import_splices = site.import_torch()
+    test, python_test = split_test(if_expression.test, decided_count)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
-    taken, other = argument(site.draft, choice.body), argument(site.draft, choice.orelse)
-    texts = {_WHERE_TITLE: f"{torch}.where({condition}, {taken}, {other})"}
+    if_text, else_text = argument(site.draft, if_expression.body), argument(site.draft, if_expression.orelse)
+    texts = {_WHERE_TITLE: f"{torch}.where({condition}, {if_text}, {else_text})"}
     sides = [
-        guarded_text(text, condition, torch, is_taken=is_taken) for text, is_taken in ((taken, True), (other, False))
+        guarded_text(text, condition, torch, is_taken=is_taken)
+        for text, is_taken in ((if_text, True), (else_text, False))
     ]
-    if sides != [taken, other]:
+    if sides != [if_text, else_text]:
         texts[_GUARDED_TITLE] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
-    if _fits_cond(taken, other):
-        texts[_COND_TITLE] = _cond(torch, condition, taken, other)
+    if _is_accepted_by_cond(if_text, else_text):
+        texts[_COND_TITLE] = _cond_call(torch, condition, if_text, else_text)
     for title, text in texts.items():
-        new = f"({text} if {kept} else {other})" if kept else text
-        splices = [site.draft.replacement(choice, new), *needed]
-        yield from _proposals(site, title, splices, [choice.test], decided=decided)
+        new_text = f"({text} if {python_test} else {else_text})" if python_test else text
+        splices = [site.draft.replacement(if_expression, new_text), *import_splices]
+        yield from _propose_both_sides(site, title, splices, [if_expression.test], decided_count=decided_count)
 
 
-def _proposals(
+def _propose_both_sides(
     site: Site,
     title: str,
     splices: Sequence[Splice | None],
     tests: Sequence[ast.expr],
     further_code: Sequence[ast.AST] = (),
-    decided: int = 0,
+    decided_count: int = 0,
 ) -> Iterator[Proposal]:
     """Yield the proposal that computes both sides of some tests, with its assumptions."""
-    yield from site.edit(FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided))
+    yield from site.propose_edit(
+        FAMILY, title, splices, tests, assumptions_of(site.draft, tests, further_code, decided_count)
+    )
 
 
-def _fits_cond(*sides: str) -> bool:
+def _is_accepted_by_cond(*sides: str) -> bool:
     """Return whether torch.cond accepts the sides: tensors, without calls of modules or random numbers."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        own = [call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")]
-        if own or _RANDOM.search(side) or isinstance(tree, ast.Constant):
+        module_calls = [
+            call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")
+        ]
+        if module_calls or _RANDOM_OPERATIONS.search(side) or isinstance(tree, ast.Constant):
             return False
     return True
 
 
-def _cond(torch: str, condition: str, taken: str, other: str) -> str:
+def _cond_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
     # A side must not return one of its inputs.
-    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (taken, other)]
+    sides = [f"lambda: {side}.clone()" if side.isidentifier() else f"lambda: {side}" for side in (if_text, else_text)]
     return f"{torch}.cond({condition}, {sides[0]}, {sides[1]})"
 
 
-def _propose_for_statement(site: Site, branch: ast.If, decided: int = 0) -> Iterator[Proposal]:
-    torch, needed = site.torch()
+def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -> Iterator[Proposal]:
+    torch, import_splices = site.import_torch()
     returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
-    decided = 0 if returns else decided
-    test, kept = split_test(branch.test, decided)
+    decided_count = 0 if returns else decided_count
+    test, python_test = split_test(branch.test, decided_count)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
     if _is_continue(branch.body) and not branch.orelse:
-        yield from _run_skipped_statements(site, branch, condition, torch, needed)
+        yield from _run_skipped_statements(site, branch, condition, torch, import_splices)
         return
-    taken = read_arm(site.draft, branch.body, "_if", torch)
-    other = read_arm(site.draft, branch.orelse, "_else", torch)
-    if taken is None or other is None:
+    if_side = read_side(site.draft, branch.body, "_if", torch)
+    else_side = read_side(site.draft, branch.orelse, "_else", torch)
+    if if_side is None or else_side is None:
         return
-    tests = [branch.test, *taken.tests, *other.tests]
-    if taken.returns and not kept:
-        yield from _merge_returns(site, branch, condition, (taken, other), torch, needed)
+    tests = [branch.test, *if_side.tests, *else_side.tests]
+    if if_side.returns and not python_test:
+        yield from _merge_returns(site, branch, condition, (if_side, else_side), torch, import_splices)
         return
-    if taken.returns or other.returns:
+    if if_side.returns or else_side.returns:
         return
-    yield from _in_place(site, branch, condition, torch, needed, decided)
-    for title, chosen_by, arms, first in _variants(site, condition, (taken, other), torch):
-        merged = _merged(site, branch, chosen_by, arms, f"{torch}.where")
-        if merged is not None:
-            lines = _under_python_test(site, branch, kept, [*first, *merged])
+    yield from _select_in_place(site, branch, condition, torch, import_splices, decided_count)
+    for title, selecting_condition, branch_sides, earlier_lines in _variants(
+        site, condition, (if_side, else_side), torch
+    ):
+        selection = _selection_statements(site, branch, selecting_condition, branch_sides, f"{torch}.where")
+        if selection is not None:
+            lines = _under_python_test(site, branch, python_test, [*earlier_lines, *selection])
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
-            yield from _proposals(site, title, [splice, *needed], tests, decided=decided)
-    values = [*taken.values.values(), *other.values.values()]
-    if kept or len({*taken.values, *other.values}) != 1 or not _fits_cond(*values):
+            yield from _propose_both_sides(site, title, [splice, *import_splices], tests, decided_count=decided_count)
+    values = [*if_side.values.values(), *else_side.values.values()]
+    if python_test or len({*if_side.values, *else_side.values}) != 1 or not _is_accepted_by_cond(*values):
         return
-    (target,) = {*taken.values, *other.values}
-    bound = target in other.values or is_bound_before(site.draft, branch, target)
-    if target.isidentifier() and target in taken.values and bound:
-        sides = taken.values[target], other.values.get(target, target)
-        lines = [*taken.lines, *other.lines, f"{target} = {_cond(torch, condition, *sides)}"]
-        yield from _proposals(site, _COND_TITLE, [site.draft.statement_replacement(branch, lines), *needed], tests)
+    (target,) = {*if_side.values, *else_side.values}
+    has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
+    if target.isidentifier() and target in if_side.values and has_other_value:
+        sides = if_side.values[target], else_side.values.get(target, target)
+        lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch, condition, *sides)}"]
+        yield from _propose_both_sides(
+            site, _COND_TITLE, [site.draft.statement_replacement(branch, lines), *import_splices], tests
+        )
 
 
 def _variants(
-    site: Site, condition: str, arms: tuple[Arm, Arm], torch: str
-) -> Iterator[tuple[str, str, tuple[Arm, Arm], list[str]]]:
+    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide], torch: str
+) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
     """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
-    yield _WHERE_TITLE, condition, arms, []
+    yield _WHERE_TITLE, condition, branch_sides, []
     name = fresh_name(site.draft, "condition")
-    guarded = guarded_arm(arms[0], name, torch, is_taken=True), guarded_arm(arms[1], name, torch, is_taken=False)
-    if guarded != arms:
+    guarded = (
+        guarded_side(branch_sides[0], name, torch, is_taken=True),
+        guarded_side(branch_sides[1], name, torch, is_taken=False),
+    )
+    if guarded != branch_sides:
         yield _GUARDED_TITLE, name, guarded, [f"{name} = {parenthesized(condition)}"]
 
 
-def _under_python_test(site: Site, branch: ast.If, kept: str, merged: list[str]) -> list[str] | None:
+def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
     """Put statements under a Python test; the other side of the branch stays unchanged."""
-    if not kept:
-        return merged
-    step = step_of(site.draft, branch)
-    lines = [f"if {kept}:", *(f"{step}{line}" for line in merged)]
-    other = [site.draft.text_of(statement) for statement in branch.orelse]
-    if any("\n" in text for text in other):
+    if not python_test:
+        return if_lines
+    step = indentation_step(site.draft, branch)
+    lines = [f"if {python_test}:", *(f"{step}{line}" for line in if_lines)]
+    else_texts = [site.draft.text_of(statement) for statement in branch.orelse]
+    if any("\n" in text for text in else_texts):
         return None
-    return [*lines, "else:", *(f"{step}{text}" for text in other)] if other else lines
+    return [*lines, "else:", *(f"{step}{text}" for text in else_texts)] if else_texts else lines
 
 
-def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], where: str) -> list[str] | None:
+def _selection_statements(
+    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide], where: str
+) -> list[str] | None:
     """Return the statements that select the value of each target after the branch."""
-    taken, other = arms
+    if_side, else_side = branch_sides
     targets = []
-    for target in {**taken.values, **other.values}:
-        in_both = target in taken.values and target in other.values
-        if in_both or is_bound_before(site.draft, branch, target):
+    for target in {**if_side.values, **else_side.values}:
+        is_set_on_both = target in if_side.values and target in else_side.values
+        if is_set_on_both or is_bound_before(site.draft, branch, target):
             targets.append(target)
         elif target in read_after(site.draft, branch):
             return None
     if not targets:
         return None
-    sides = {target: (taken.values.get(target, target), other.values.get(target, target)) for target in targets}
-    lines = [*taken.lines, *other.lines]
+    sides = {target: (if_side.values.get(target, target), else_side.values.get(target, target)) for target in targets}
+    lines = [*if_side.lines, *else_side.lines]
     if len(targets) > 1:
         if not condition.isidentifier():
             name = fresh_name(site.draft, "condition")
@@ -343,11 +367,11 @@ def _merged(site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], w
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
     """Save values that an earlier selection would change under new names; return the statements."""
     lines = []
-    for number, (target, pair) in enumerate(sides.items()):
+    for number, (target, texts) in enumerate(sides.items()):
         names = []
-        for text, suffix in zip(pair, ("_if", "_else"), strict=True):
+        for text, suffix in zip(texts, ("_if", "_else"), strict=True):
             name = text
-            if any(_mentions(text, earlier) for earlier in list(sides)[:number]):
+            if any(_mentions(text, earlier_target) for earlier_target in list(sides)[:number]):
                 name = fresh_name(site.draft, re.sub(r"\W+", "_", target).strip("_") + suffix)
                 lines.append(f"{name} = {parenthesized(text)}")
             names.append(name)
@@ -363,14 +387,14 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     """Drop a test for elements: without elements, the block, or the code after a shortcut, changes nothing."""
     parts = branch.test.values if _is_and(branch.test) else [branch.test]
     tests = [part for part in parts if _asks_for_elements(part) is not None]
-    marks = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
-    if not marks or branch.orelse:
+    mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
+    if not mask_names or branch.orelse:
         return
     body, draft = branch.body, site.draft
     is_shortcut, question = _asks_for_elements(tests[0]) is False, _question_about_values(tests[0])
     block = draft.block_of(branch)
-    used = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
-    if not marks & (_names_of_indices(used) if _is_sum(tests[0]) else names_read(used)):
+    protected_code = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
+    if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
         return
     if is_shortcut:
         skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
@@ -378,13 +402,16 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
         title = f"Drop the `{question}()` shortcut" if question else "Drop the shortcut for an empty tensor"
     else:
         changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
-        kept = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
-        step = step_of(draft, branch) if kept else ""
-        lines = [*([f"if {kept}:"] if kept else []), *(f"{step}{draft.text_of(part)}" for part in body)]
+        remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
+        step = indentation_step(draft, branch) if remaining_test else ""
+        lines = [
+            *([f"if {remaining_test}:"] if remaining_test else []),
+            *(f"{step}{draft.text_of(part)}" for part in body),
+        ]
         splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
         title = f"Drop the `{question}()` test" if question else "Drop the test for an empty tensor"
     if splices:
-        yield from site.edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
+        yield from site.propose_edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
 
 
 def _is_sum(test: ast.expr) -> bool:
@@ -442,99 +469,122 @@ _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
 }  # fmt: skip
 
 
-def _in_place(
-    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None], decided: int
+def _select_in_place(
+    site: Site, branch: ast.If, condition: str, torch: str, import_splices: Sequence[Splice | None], decided_count: int
 ) -> Iterator[Proposal]:
     """Change a tensor in place by a neutral value if the branch would not change it."""
-    only = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
-    if not isinstance(only, ast.AugAssign) or type(only.op) not in _NEUTRAL_CHANGES:
+    assignment = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
+    if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_CHANGES:
         return
-    target, value = site.draft.text_of(only.target), argument(site.draft, only.value)
-    sign, neutral = _NEUTRAL_CHANGES[type(only.op)]
-    changed = f"-{operand(value)}" if isinstance(only.op, ast.Add) else value
-    line = f"{target} {sign} {torch}.where({condition}, {changed}, {neutral})"
-    lines = _under_python_test(site, branch, split_test(branch.test, decided)[1], [line])
+    target, value = site.draft.text_of(assignment.target), argument(site.draft, assignment.value)
+    sign, neutral = _NEUTRAL_CHANGES[type(assignment.op)]
+    change = f"-{operand(value)}" if isinstance(assignment.op, ast.Add) else value
+    line = f"{target} {sign} {torch}.where({condition}, {change}, {neutral})"
+    lines = _under_python_test(site, branch, split_test(branch.test, decided_count)[1], [line])
     if lines is not None:
-        splices = [site.draft.statement_replacement(branch, lines), *needed]
-        yield from _proposals(site, f"{_WHERE_TITLE}, in place", splices, [branch.test], decided=decided)
+        splices = [site.draft.statement_replacement(branch, lines), *import_splices]
+        yield from _propose_both_sides(
+            site, f"{_WHERE_TITLE}, in place", splices, [branch.test], decided_count=decided_count
+        )
 
 
 def _merge_returns(
-    site: Site, branch: ast.If, condition: str, arms: tuple[Arm, Arm], torch: str, needed: Sequence[Splice | None]
+    site: Site,
+    branch: ast.If,
+    condition: str,
+    branch_sides: tuple[BranchSide, BranchSide],
+    torch: str,
+    import_splices: Sequence[Splice | None],
 ) -> Iterator[Proposal]:
-    draft, (taken, other) = site.draft, arms
-    tests = [branch.test, *taken.tests, *other.tests]
+    draft, (if_side, else_side) = site.draft, branch_sides
+    tests = [branch.test, *if_side.tests, *else_side.tests]
 
     def where(test: str, a: str, b: str) -> str:
         return f"{torch}.where({test}, {a}, {b})"
 
     def cond(test: str, a: str, b: str) -> str:
-        return _cond(torch, test, a, b)
+        return _cond_call(torch, test, a, b)
 
     block = draft.block_of(branch)
-    after = block[block.index(branch) + 1 :] if branch in block else []
-    last = after[0] if len(after) == 1 else None
-    if not branch.orelse and isinstance(last, ast.Return):
-        other = read_arm(draft, [last], "_else", torch) or other
-    variants = [*((where, *variant) for variant in _variants(site, condition, (taken, other), torch))]
-    for choose, title, test, sides, first in [*variants, (cond, _COND_TITLE, condition, (taken, other), [])]:
-        result = select_value(test, sides[0].result, sides[1].result, choose) if other.returns else None
+    statements_after = block[block.index(branch) + 1 :] if branch in block else []
+    final_return = statements_after[0] if len(statements_after) == 1 else None
+    if not branch.orelse and isinstance(final_return, ast.Return):
+        else_side = read_side(draft, [final_return], "_else", torch) or else_side
+    variants = [*((where, *variant) for variant in _variants(site, condition, (if_side, else_side), torch))]
+    for select, title, test, sides, earlier_lines in [
+        *variants,
+        (cond, _COND_TITLE, condition, (if_side, else_side), []),
+    ]:
+        result = select_value(test, sides[0].result, sides[1].result, select) if else_side.returns else None
         if result is None:
             break
-        if choose is cond and not (
-            isinstance(taken.result, str) and isinstance(other.result, str) and _fits_cond(taken.result, other.result)
+        if select is cond and not (
+            isinstance(if_side.result, str)
+            and isinstance(else_side.result, str)
+            and _is_accepted_by_cond(if_side.result, else_side.result)
         ):
             return
-        lines = [*first, *sides[0].lines, *sides[1].lines, f"return {render_value(result)}"]
-        splices = [draft.statement_replacement(branch, lines), *needed]
-        if not branch.orelse and isinstance(last, ast.Return) and draft.has_own_lines(last):
-            splices.append(draft.line_deletion(last.lineno, last.end_lineno or last.lineno))
-        yield from _proposals(site, title, splices, tests)
-    if not other.returns and not branch.orelse and after:
-        yield from _merge_early_return(site, branch, condition, taken, torch, needed)
+        lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, f"return {render_value(result)}"]
+        splices = [draft.statement_replacement(branch, lines), *import_splices]
+        if not branch.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
+            splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
+        yield from _propose_both_sides(site, title, splices, tests)
+    if not else_side.returns and not branch.orelse and statements_after:
+        yield from _merge_early_return(site, branch, condition, if_side, torch, import_splices)
 
 
 def _merge_early_return(
-    site: Site, branch: ast.If, condition: str, taken: Arm, torch: str, needed: Sequence[Splice | None]
+    site: Site,
+    branch: ast.If,
+    condition: str,
+    returning_side: BranchSide,
+    torch: str,
+    import_splices: Sequence[Splice | None],
 ) -> Iterator[Proposal]:
     """Continue after the early return, and select the result at each later ``return``."""
     draft, function = site.draft, site.draft.enclosing_function(branch)
     if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
         return
-    after = function.body[function.body.index(branch) + 1 :]
-    ends = [node for part in after for node in ast.walk(part) if isinstance(node, ast.Return)]
-    name, early = fresh_name(draft, "condition"), fresh_name(draft, "early")
-    lines = [*taken.lines, f"{name} = {parenthesized(condition)}"]
-    result = taken.result
+    statements_after = function.body[function.body.index(branch) + 1 :]
+    later_returns = [node for part in statements_after for node in ast.walk(part) if isinstance(node, ast.Return)]
+    name, early_result = fresh_name(draft, "condition"), fresh_name(draft, "early")
+    lines = [*returning_side.lines, f"{name} = {parenthesized(condition)}"]
+    result = returning_side.result
     if isinstance(result, str):
-        lines.append(f"{early} = {parenthesized(result)}")
-        result = early
-    splices: list[Splice | None] = [draft.statement_replacement(branch, lines), *needed]
-    for end in ends:
-        if draft.enclosing_function(end) is not function:
+        lines.append(f"{early_result} = {parenthesized(result)}")
+        result = early_result
+    splices: list[Splice | None] = [draft.statement_replacement(branch, lines), *import_splices]
+    for later_return in later_returns:
+        if draft.enclosing_function(later_return) is not function:
             continue
-        other = read_arm(draft, [end], "_else", torch)
-        if other is None:
+        side_of_return = read_side(draft, [later_return], "_else", torch)
+        if side_of_return is None:
             return
-        chosen = select_value(name, result, other.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})")
-        if chosen is None:
+        selected = select_value(
+            name, result, side_of_return.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})"
+        )
+        if selected is None:
             return
-        splices.append(draft.replacement(end, f"return {render_value(chosen)}"))
-    yield from _proposals(site, _WHERE_TITLE, splices, [branch.test, *taken.tests], after)
+        splices.append(draft.replacement(later_return, f"return {render_value(selected)}"))
+    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, *returning_side.tests], statements_after)
 
 
 def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
     """Keep a flag as a tensor, and let it select between values where the code tests it."""
-    draft, only = site.draft, branch.body[0]
-    if len(branch.body) != 1 or branch.orelse or not isinstance(only, ast.Assign):
+    draft, assignment = site.draft, branch.body[0]
+    if len(branch.body) != 1 or branch.orelse or not isinstance(assignment, ast.Assign):
         return
-    (target,) = only.targets if len(only.targets) == 1 else (None,)
-    if not isinstance(target, ast.Name) or not isinstance(only.value, ast.Constant) or only.value.value is not True:
+    (target,) = assignment.targets if len(assignment.targets) == 1 else (None,)
+    if (
+        not isinstance(target, ast.Name)
+        or not isinstance(assignment.value, ast.Constant)
+        or assignment.value.value is not True
+    ):
         return
-    torch, needed = site.torch()
+    torch, import_splices = site.import_torch()
     condition = tensor_condition(draft, branch.test, torch)
     scope = draft.enclosing(branch, ast.For) or draft.enclosing_function(branch)
-    later = next(
+    flag_test = next(
         (
             node
             for node in ast.walk(scope or draft.tree)
@@ -542,18 +592,25 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
         ),
         None,
     )
-    is_shortcut = tensor_condition(draft, later.test, torch) if later is not None else None
-    if condition is None or later is None or is_shortcut is None:
+    flag_condition = tensor_condition(draft, flag_test.test, torch) if flag_test is not None else None
+    if condition is None or flag_test is None or flag_condition is None:
         return
-    taken, other = read_arm(draft, later.body, "_if", torch), read_arm(draft, later.orelse, "_else", torch)
-    if taken is None or other is None or taken.returns or other.returns:
+    if_side, else_side = (
+        read_side(draft, flag_test.body, "_if", torch),
+        read_side(draft, flag_test.orelse, "_else", torch),
+    )
+    if if_side is None or else_side is None or if_side.returns or else_side.returns:
         return
-    lines = _merged(site, later, is_shortcut, (taken, other), f"{torch}.where")
+    lines = _selection_statements(site, flag_test, flag_condition, (if_side, else_side), f"{torch}.where")
     if lines is None:
         return
     flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
-    splices = [draft.statement_replacement(branch, [flag]), draft.statement_replacement(later, lines), *needed]
-    yield from _proposals(site, _WHERE_TITLE, splices, [branch.test, later.test])
+    splices = [
+        draft.statement_replacement(branch, [flag]),
+        draft.statement_replacement(flag_test, lines),
+        *import_splices,
+    ]
+    yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
 
 
 def _is_continue(block: Sequence[ast.stmt]) -> bool:
@@ -561,29 +618,50 @@ def _is_continue(block: Sequence[ast.stmt]) -> bool:
 
 
 def _run_skipped_statements(
-    site: Site, branch: ast.If, condition: str, torch: str, needed: Sequence[Splice | None]
+    site: Site, branch: ast.If, condition: str, torch: str, import_splices: Sequence[Splice | None]
 ) -> Iterator[Proposal]:
     """Run the rest of the loop's body in every iteration, and undo its changes if it would have been skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
     if loop is None:
         return
-    top = next((part for part in loop.body if _contains(part, branch)), None)
-    guarded = isinstance(top, ast.If) and top is not branch and not top.orelse and branch is top.body[-1]
-    if top is None or (top is not branch and not guarded):
+    loop_statement = next((part for part in loop.body if _contains(part, branch)), None)
+    is_guarded = (
+        isinstance(loop_statement, ast.If)
+        and loop_statement is not branch
+        and not loop_statement.orelse
+        and branch is loop_statement.body[-1]
+    )
+    if loop_statement is None or (loop_statement is not branch and not is_guarded):
         return
-    rest = loop.body[loop.body.index(top) + 1 :]
-    carried = [name for name in sorted(names_bound(ast.Module(rest, []))) if is_bound_before(site.draft, loop, name)]
-    nodes = (node for part in rest for node in ast.walk(part))
+    skipped_statements = loop.body[loop.body.index(loop_statement) + 1 :]
+    changed_names = [
+        name
+        for name in sorted(names_bound(ast.Module(skipped_statements, [])))
+        if is_bound_before(site.draft, loop, name)
+    ]
+    nodes = (node for part in skipped_statements for node in ast.walk(part))
     jumps = [node for node in nodes if isinstance(node, ast.Continue | ast.Break | ast.Return)]
-    if not rest or not carried or jumps:
+    if not skipped_statements or not changed_names or jumps:
         return
     skip = fresh_name(draft, "skip")
-    kept = {name: fresh_name(draft, f"{name}_before") for name in carried}
-    lines = [f"{skip} = {parenthesized(condition)}", *(f"{before} = {name}" for name, before in kept.items())]
-    back = [f"{name} = {torch}.where({skip}, {before}, {name})" for name, before in kept.items()]
-    if guarded and isinstance(top, ast.If):
-        back = [f"if {draft.text_of(top.test)}:", *(f"{step_of(draft, top)}{line}" for line in back)]
-    splices = [draft.statement_replacement(branch, lines), draft.insertion_after(rest[-1], back), *needed]
+    saved_names = {name: fresh_name(draft, f"{name}_before") for name in changed_names}
+    lines = [
+        f"{skip} = {parenthesized(condition)}",
+        *(f"{saved_name} = {name}" for name, saved_name in saved_names.items()),
+    ]
+    restoring_lines = [
+        f"{name} = {torch}.where({skip}, {saved_name}, {name})" for name, saved_name in saved_names.items()
+    ]
+    if is_guarded and isinstance(loop_statement, ast.If):
+        restoring_lines = [
+            f"if {draft.text_of(loop_statement.test)}:",
+            *(f"{indentation_step(draft, loop_statement)}{line}" for line in restoring_lines),
+        ]
+    splices = [
+        draft.statement_replacement(branch, lines),
+        draft.insertion_after(skipped_statements[-1], restoring_lines),
+        *import_splices,
+    ]
     title = "Always run the skipped statements, and undo their changes with torch.where"
-    yield from _proposals(site, title, splices, [branch.test], rest)
+    yield from _propose_both_sides(site, title, splices, [branch.test], skipped_statements)

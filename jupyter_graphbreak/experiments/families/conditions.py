@@ -24,7 +24,7 @@ _CASTS = {"bool", "float", "int"}
 _MAX_EXACT_SINGLE = 1 << 24
 
 
-def on_host(node: ast.expr) -> ast.expr | None:
+def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
     """Return the tensor that an expression moves to the host: ``x`` in ``x.item()`` or ``float(x)``."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
@@ -59,24 +59,26 @@ def _is_size(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "ndim"
 
 
-def split_test(test: ast.expr, decided: int = 0) -> tuple[ast.expr, str]:
+def split_test(test: ast.expr, decided_count: int = 0) -> tuple[ast.expr, str]:
     """Return the part of a test that a tensor decides, and the text of the operands before it that Python decides.
 
     Parameters
     ----------
-    decided : int
+    decided_count : int
         The number of operands at the beginning that Python is known to decide; the syntax may show more.
     """
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return test, ""
-    first = next((n for n, node in enumerate(test.values) if n >= decided and not is_host_test(node)), 0)
-    if not first:
+    first_tensor_operand = next(
+        (index for index, node in enumerate(test.values) if index >= decided_count and not is_host_test(node)), 0
+    )
+    if not first_tensor_operand:
         return test, ""
-    kept = " and ".join(ast.unparse(node) for node in test.values[:first])
-    rest = test.values[first:]
-    if len(rest) == 1:
-        return rest[0], kept
-    return ast.copy_location(ast.BoolOp(ast.And(), rest), rest[0]), kept
+    python_test = " and ".join(ast.unparse(node) for node in test.values[:first_tensor_operand])
+    tensor_operands = test.values[first_tensor_operand:]
+    if len(tensor_operands) == 1:
+        return tensor_operands[0], python_test
+    return ast.copy_location(ast.BoolOp(ast.And(), tensor_operands), tensor_operands[0]), python_test
 
 
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
@@ -109,8 +111,8 @@ def _is_flag(draft: Draft, name: ast.Name) -> bool:
 
 
 def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
-    while (brought := on_host(test)) is not None:
-        test = brought
+    while (moved_tensor := tensor_moved_to_host(test)) is not None:
+        test = moved_tensor
     if not isinstance(test, ast.Call):
         return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
     name = dotted(test.func).rpartition(".")[2]
@@ -157,45 +159,47 @@ def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = Non
         Whether the numbers compared with the values are the same in every precision; Python compares in double
         precision. By default, the expression decides.
     """
-    if (inner := on_host(node)) is not None:
+    if (inner := tensor_moved_to_host(node)) is not None:
         text = _text_on_device(draft, inner)
         is_whole = isinstance(node, ast.Call) and dotted(node.func) == "int"
         cast = ".long()" if is_whole else ".double()" if is_exact is False else ""
         return f"{operand(text)}{cast}" if cast else text
     changes: dict[ast.AST, str] = {}
-    _collect(draft, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
+    _collect_replacements(draft, node, changes, is_exact=_is_exact(node) if is_exact is None else is_exact)
     return draft.rewritten(node, changes)
 
 
-def _collect(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
+def _collect_replacements(draft: Draft, node: ast.AST, changes: dict[ast.AST, str], *, is_exact: bool) -> None:
     """Collect the outermost expressions in a node that move a tensor to the host, with their replacements."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr) and on_host(child) is not None:
+        if isinstance(child, ast.expr) and tensor_moved_to_host(child) is not None:
             changes[child] = operand(_text_on_device(draft, child, is_exact=is_exact))
         else:
-            _collect(draft, child, changes, is_exact=is_exact)
+            _collect_replacements(draft, child, changes, is_exact=is_exact)
 
 
 def _is_exact(node: ast.expr) -> bool:
-    """Whether all numbers in an expression are exact in single precision, and compared without computing with them.
+    """Return whether an expression only compares numbers that are exact in single precision.
 
     Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
     """
-    pending: list[ast.AST] = [node]
-    while pending:
-        part = pending.pop()
+    unchecked: list[ast.AST] = [node]
+    while unchecked:
+        part = unchecked.pop()
         if isinstance(part, ast.Name | ast.BinOp) or (
             isinstance(part, ast.Constant) and not _is_exact_number(part.value)
         ):
             return False
-        pending += [
-            child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.expr) or on_host(child) is None
+        unchecked += [
+            child
+            for child in ast.iter_child_nodes(part)
+            if not isinstance(child, ast.expr) or tensor_moved_to_host(child) is None
         ]
     return True
 
 
 def _is_exact_number(number: object) -> bool:
-    """Whether a number is exact in single precision."""
+    """Return whether a number is exact in single precision."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

@@ -1,4 +1,4 @@
-"""Find the branches that moved code passes, and whose arms may change what the moved code reads."""
+"""Find the branches that moved code passes and whose sides may change what the moved code reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.arms import EFFECTS
+from jupyter_graphbreak.experiments.families.branch_sides import SIDE_EFFECT_CALLS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read, parameters_of
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.proposal import Condition
 
-    _Arm = Sequence[ast.stmt] | ast.expr
+    _Side = Sequence[ast.stmt] | ast.expr
 
 #: Methods that change a list, a dict or a set, besides those that are known to have side effects.
-_CHANGING_METHODS = EFFECTS | {
+_CHANGING_METHODS = SIDE_EFFECT_CALLS | {
     "clear", "discard", "popitem", "remove", "reverse", "setdefault", "sort", "difference_update",
     "intersection_update", "symmetric_difference_update",
 }  # fmt: skip
@@ -37,24 +37,24 @@ _TENSOR_ATTRIBUTES = {"T", "device", "dtype", "mT", "ndim", "requires_grad", "sh
 
 
 def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
-    """Return the conditions whose arms may change values that code reads, if the code moves to the start of a function.
+    """Return the conditions whose sides may change what some code reads, if the code moves to a function's start.
 
-    At least one trial must run such an arm.
+    At least one trial must run such a side.
     """
-    first = min(map(_position, moved))
-    return _conditions(site, function, moved, lambda block: _position(block) < first)
+    start = min(map(_position, moved))
+    return _conditions_passed(site, function, moved, lambda block: _position(block) < start)
 
 
 def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.stmt]) -> tuple[Condition, ...]:
-    """Return the conditions whose arms may change values that code reads, if the code moves to the end of a function.
+    """Return the conditions whose sides may change what some code reads, if the code moves to a function's end.
 
-    If the moved code may itself change something, these are the conditions of all arms that may read it as well.
+    If the moved code may itself change something, these are the conditions of all sides that may read it as well.
     """
-    first = min(map(_position, moved))
-    found = _conditions(site, function, moved, lambda block: _position(block) > first)
+    start = min(map(_position, moved))
+    conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start)
     if _has_effects(site, moved):
-        found = (*found, *_readers_after(site, function, moved, first))
-    return tuple(dict.fromkeys(found))
+        conditions = (*conditions, *_reading_conditions_after(site, function, moved, start))
+    return tuple(dict.fromkeys(conditions))
 
 
 def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
@@ -68,10 +68,10 @@ def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
     )
 
 
-def _readers_after(
-    site: Site, function: FunctionNode, moved: Sequence[ast.stmt], first: tuple[int, int]
+def _reading_conditions_after(
+    site: Site, function: FunctionNode, moved: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
-    """Return the conditions whose arms follow the moved code and read more than the function's own names."""
+    """Return the conditions whose sides follow the moved code and read more than the function's own names."""
     moved_nodes = {part for statement in moved for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
@@ -80,63 +80,71 @@ def _readers_after(
             isinstance(part, ast.Name) and part.id not in local
         )
 
-    found = [
-        (test, side)
+    reading_tests = [
+        (test, result)
         for node in _branches(function)
-        if node not in moved_nodes and _position(node) > first
-        for test, side, arm in _arms(node)
-        if any(map(reads, _parts(arm)))
+        if node not in moved_nodes and _position(node) > start
+        for test, result, side in _branch_sides(node)
+        if any(map(reads, _nodes_of_side(side)))
     ]
-    return _as_conditions(site, found)
+    return _as_conditions(site, reading_tests)
 
 
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:
-    """Return the conditions whose arms compute something outside a block whose context moves around the function."""
-    inside = set(ast.walk(block))
-    found = [
-        (test, side)
+    """Return the conditions whose sides compute something outside a block, if its context moves around the function."""
+    nodes_of_block = set(ast.walk(block))
+    tests_with_results = [
+        (test, result)
         for node in _branches(function)
-        if node not in inside
-        for test, side, arm in _arms(node)
-        if any(isinstance(part, ast.expr) and part not in inside for part in _parts(arm))
+        if node not in nodes_of_block
+        for test, result, side in _branch_sides(node)
+        if any(isinstance(part, ast.expr) and part not in nodes_of_block for part in _nodes_of_side(side))
     ]
-    return _as_conditions(site, found)
+    return _as_conditions(site, tests_with_results)
 
 
-def _conditions(
+def _conditions_passed(
     site: Site, function: FunctionNode, moved: Sequence[ast.AST], is_passed: Callable[[ast.AST], bool]
 ) -> tuple[Condition, ...]:
     # A parsed tree shares the nodes of contexts and operators.
-    own = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
+    moved_nodes = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved for name in names_read(node)}
-    owners = {name for node in moved for name in _owners(node)}
+    owners = {name for node in moved for name in _attribute_owners(node)}
     # A loop repeats its body, so code in it runs both before and after the moved code.
-    loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.While) and own & set(ast.walk(node))]
+    loops = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.For | ast.While) and moved_nodes & set(ast.walk(node))
+    ]
     repeated = {part for loop in loops for part in ast.walk(loop)}
 
     def changes(part: ast.AST) -> bool:
-        return part not in own and _may_change(part, names, owners)
+        return part not in moved_nodes and _may_change(part, names, owners)
 
-    passed = [node for node in ast.walk(function) if node not in own and (node in repeated or is_passed(node))]
-    found = list(_conditions_in_function(site, function, passed, changes))
-    unused = {node.value for node in passed if isinstance(node, ast.Expr)}  # called for their effects
-    called = [
+    passed_nodes = [
+        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated or is_passed(node))
+    ]
+    conditions = list(_conditions_in_function(site, function, passed_nodes, changes))
+    unused = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
+    called_names = [
         _called_name(node)
-        for node in passed
+        for node in passed_nodes
         if isinstance(node, ast.AugAssign)
         or (isinstance(node, ast.Call) and (node in unused or not names.isdisjoint(names_read(node))))
     ]
-    seen = {"", function.name}
-    while called:
-        name = called.pop()
-        if name in seen:
+    seen_names = {"", function.name}
+    while called_names:
+        name = called_names.pop()
+        if name in seen_names:
             continue
-        seen.add(name)
-        for place, callee in _definitions(site, name):
+        seen_names.add(name)
+        for definition_site, callee in _definitions(site, name):
             parts = list(ast.walk(callee))
-            found += _conditions_in_function(place, callee, parts, functools.partial(_may_change_from_outside, callee))
-            called += map(_called_name, parts)
-    return tuple(dict.fromkeys(found))
+            conditions += _conditions_in_function(
+                definition_site, callee, parts, functools.partial(_may_change_from_outside, callee)
+            )
+            called_names += map(_called_name, parts)
+    return tuple(dict.fromkeys(conditions))
 
 
 def _called_name(node: ast.AST) -> str:
@@ -147,13 +155,18 @@ def _called_name(node: ast.AST) -> str:
 
 
 def _conditions_in_function(
-    site: Site, function: FunctionNode, passed: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
+    site: Site, function: FunctionNode, passed_nodes: Sequence[ast.AST], changes: Callable[[ast.AST], bool]
 ) -> Iterator[Condition]:
-    """Yield the conditions of changes in some parts of a function: tests of branches, and changes that may not run."""
-    branches = set(_branches(function)) & set(passed)
-    found = [(test, side) for node in branches for test, side, arm in _arms(node) if any(map(changes, _parts(arm)))]
-    yield from _as_conditions(site, found)
-    may_not_run = [part for part in passed if changes(part) and _may_be_skipped(site, function, part)]
+    """Yield the conditions under which parts of a function change something: tests, and changes that may not run."""
+    branches = set(_branches(function)) & set(passed_nodes)
+    changing_tests = [
+        (test, result)
+        for node in branches
+        for test, result, side in _branch_sides(node)
+        if any(map(changes, _nodes_of_side(side)))
+    ]
+    yield from _as_conditions(site, changing_tests)
+    may_not_run = [part for part in passed_nodes if changes(part) and _may_be_skipped(site, function, part)]
     ran = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
     yield from (site.condition(part, sides=()) for part in ran if part is not None)
 
@@ -178,32 +191,33 @@ def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
 
 
 def _as_conditions(site: Site, tests: Sequence[tuple[ast.expr, bool]]) -> tuple[Condition, ...]:
-    return tuple(site.condition(test, sides=(side,)) for test, side in dict.fromkeys(tests))
+    return tuple(site.condition(test, sides=(result,)) for test, result in dict.fromkeys(tests))
 
 
 def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
-    """Return whether code may not run because a loop is empty, no exception is raised or a different case matches."""
+    """Return whether code may be skipped because a loop is empty, nothing is raised or a different case matches."""
     inner = part
-    for enclosing in site.draft.ancestors(part):
-        if enclosing is function:
+    for outer in site.draft.ancestors(part):
+        if outer is function:
             return False
-        if isinstance(enclosing, ast.If | ast.While | ast.IfExp) and inner is not enclosing.test:
+        if isinstance(outer, ast.If | ast.While | ast.IfExp) and inner is not outer.test:
             return False  # a trial must run this side of the branch, and thus the code
-        if isinstance(enclosing, ast.For) and inner is not enclosing.iter:
+        if isinstance(outer, ast.For) and inner is not outer.iter:
             return True
-        if isinstance(enclosing, ast.ExceptHandler | ast.match_case | ast.comprehension | _COMPREHENSIONS):
+        if isinstance(outer, ast.ExceptHandler | ast.match_case | ast.comprehension | _COMPREHENSIONS):
             return True
-        inner = enclosing
+        inner = outer
     return False
 
 
 def _evaluated_expression(site: Site, part: ast.AST) -> ast.expr | None:
     """Return an expression that is evaluated whenever a part of the code runs, and whose place is known exactly."""
-    inside = list(site.draft.ancestors(part))
-    in_text = any(isinstance(node, ast.JoinedStr) for node in inside)  # Python 3.11 gives wrong positions in f-strings
-    if isinstance(part, ast.Call) and not in_text:
+    ancestors = list(site.draft.ancestors(part))
+    # Python 3.11 gives wrong positions in f-strings.
+    is_in_f_string = any(isinstance(node, ast.JoinedStr) for node in ancestors)
+    if isinstance(part, ast.Call) and not is_in_f_string:
         return part
-    statement = next((node for node in (part, *inside) if isinstance(node, ast.stmt)), None)
+    statement = next((node for node in (part, *ancestors) if isinstance(node, ast.stmt)), None)
     value = getattr(statement, "value", None)
     return value if isinstance(value, ast.expr) else None
 
@@ -221,23 +235,23 @@ def _branches(function: FunctionNode) -> Iterator[ast.If | ast.While | ast.IfExp
             yield node.value
 
 
-def _arms(block: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Arm]]:
-    """Yield the arms of a branch, each with the test that selects it and the side of the test."""
+def _branch_sides(block: ast.If | ast.While | ast.IfExp | ast.BoolOp) -> Iterator[tuple[ast.expr, bool, _Side]]:
+    """Yield the sides of a branch, each with the test that selects it and the result of the test."""
     if isinstance(block, ast.BoolOp):
-        side = isinstance(block.op, ast.And)
-        yield from ((test, side, arm) for test, arm in itertools.pairwise(block.values))
+        result = isinstance(block.op, ast.And)
+        yield from ((test, result, side) for test, side in itertools.pairwise(block.values))
         return
     yield block.test, True, block.body
     if not isinstance(block, ast.While):
         yield block.test, False, block.orelse
 
 
-def _parts(arm: _Arm) -> Iterator[ast.AST]:
-    for node in [arm] if isinstance(arm, ast.expr) else arm:
+def _nodes_of_side(side: _Side) -> Iterator[ast.AST]:
+    for node in [side] if isinstance(side, ast.expr) else side:
         yield from ast.walk(node)
 
 
-def _owners(node: ast.AST) -> Iterator[str]:
+def _attribute_owners(node: ast.AST) -> Iterator[str]:
     """Yield the names of objects whose attributes code reads, other than tensors: ``self`` in ``self.step``."""
     called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     for part in ast.walk(node):
@@ -255,8 +269,8 @@ def _may_change(node: ast.AST, names: set[str], owners: set[str]) -> bool:
         case ast.Expr(value=ast.Call(func=ast.Attribute())):  # the result is not used, so the call has an effect
             return True
         case ast.Call(func=ast.Attribute(attr=name)):
-            in_place = name.endswith("_") and not name.endswith("__")
-            return name in _CHANGING_METHODS or in_place or not owners.isdisjoint(names_read(node))
+            is_in_place = name.endswith("_") and not name.endswith("__")
+            return name in _CHANGING_METHODS or is_in_place or not owners.isdisjoint(names_read(node))
         case ast.Call(func=ast.Name(id=name)):
             return not hasattr(builtins, name) and (not node.args or not names.isdisjoint(names_read(node)))
         case ast.Call():

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
-from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice, fresh_name
-from jupyter_graphbreak.experiments.families.protection import may_raise
+from jupyter_graphbreak.experiments.families.protection import first_part_that_may_raise
 from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
     dotted,
+    indentation_step,
     names_bound,
     names_read,
     parameters_of,
     site_at,
-    step_of,
 )
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
@@ -40,35 +40,35 @@ class DeferredStatement:
     ----------
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
-    after : list of str
+    lines_after_call : list of str
         The lines of the statement after the call.
     """
 
     statement: ast.stmt
     names: list[str]
     values: list[str]
-    after: list[str]
+    lines_after_call: list[str]
 
 
-def tests_that_broke(problem: Problem, site: Site) -> set[ast.stmt]:
-    """Return the statements whose tests break a graph."""
-    found: set[ast.stmt] = set()
+def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt]:
+    """Return the ``if`` and ``assert`` statements whose tests break a graph."""
+    statements: set[ast.stmt] = set()
     for break_ in problem.report.breaks:
-        place = site_at(problem, break_.location)
-        if place is None or place.draft is not site.draft:
+        break_site = site_at(problem, break_.location)
+        if break_site is None or break_site.draft is not site.draft:
             continue
-        branch = place.statement
+        branch = break_site.statement
         if isinstance(branch, ast.If | ast.Assert) and (
-            place.node is branch or any(node is place.node for node in ast.walk(branch.test))
+            break_site.node is branch or any(node is break_site.node for node in ast.walk(branch.test))
         ):
-            found.add(branch)
-    return found
+            statements.add(branch)
+    return statements
 
 
 def defer(
-    draft: Draft, function: FunctionNode, statement: ast.stmt, *, cloned: bool = False
+    draft: Draft, function: FunctionNode, statement: ast.stmt, *, clones_changed: bool = False
 ) -> DeferredStatement | None:
-    """Return a statement in the form in which it can run after the call; ``None`` if it cannot.
+    """Return how a statement can run after the call; ``None`` if it cannot.
 
     Parameters
     ----------
@@ -76,42 +76,50 @@ def defer(
         The compiled function.
     statement : ast.stmt
         A call, a ``raise``, an ``assert``, or an ``if`` around such statements.
-    cloned : bool
+    clones_changed : bool
         Whether to return copies of values that later statements may change.
     """
-    bound = _local_names(function)
-    parts = _parts(statement, bound, parameters_of(function))
-    if parts is None or (raises(statement) and is_in_try_or_with(draft, statement)):
+    local_names = _local_names(function)
+    parts = _needed_expressions(statement, local_names, parameters_of(function))
+    if parts is None or (may_end_call(statement) and is_in_try_or_with(draft, statement)):
         return None
     # Code that the test protects is computed after the test, from the names in it.
-    protected = isinstance(statement, ast.If)
+    is_protected = isinstance(statement, ast.If)
     leaves = [
-        leaf for number, part in enumerate(parts) for leaf in _leaves(part, bound, protected=protected and number > 0)
+        leaf
+        for number, part in enumerate(parts)
+        for leaf in _leaves(part, local_names, is_protected=is_protected and number > 0)
     ]
     names: list[str] = []
     for leaf in leaves:
         if isinstance(leaf, ast.Name):
             names.append(leaf.id)
         else:
-            wish = leaf.attr if isinstance(leaf, ast.Attribute) and leaf.attr.isidentifier() else "value"
-            name = fresh_name(draft, wish)
-            names.append(next(n for n in (name, *(f"{name}_{k}" for k in range(2, 99))) if n not in names))
+            desired_name = leaf.attr if isinstance(leaf, ast.Attribute) and leaf.attr.isidentifier() else "value"
+            name = fresh_name(draft, desired_name)
+            names.append(
+                next(
+                    candidate
+                    for candidate in (name, *(f"{name}_{number}" for number in range(2, 99)))
+                    if candidate not in names
+                )
+            )
     values = {}
     changes: dict[ast.AST, str] = {}
     for leaf, name in zip(leaves, names, strict=True):
         text = draft.text_of(leaf)
         if not _is_text_of(leaf, text):
             text = ast.unparse(leaf)
-        changed = _may_change_in_place(function, leaf) or (cloned and _is_augmented(function, leaf))
-        values[name] = f"{text}.clone()" if changed else text
+        needs_copy = _may_change_in_place(function, leaf) or (clones_changed and _is_augmented(function, leaf))
+        values[name] = f"{text}.clone()" if needs_copy else text
         changes[leaf] = name
     return DeferredStatement(
         statement, list(values), list(values.values()), _lines_after_call(draft, statement, changes)
     )
 
 
-def raises(statement: ast.stmt) -> bool:
-    """Return whether a statement may end the call."""
+def may_end_call(statement: ast.stmt) -> bool:
+    """Return whether a statement may end the call with an exception."""
     return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
@@ -128,15 +136,15 @@ def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
 def _lines_after_call(draft: Draft, statement: ast.stmt, changes: dict[ast.AST, str]) -> list[str]:
     if not isinstance(statement, ast.If):
         return [draft.rewritten(statement, changes)]
-    unit = step_of(draft, statement)
-    block = [f"{unit}{line}" for node in statement.body for line in _lines_after_call(draft, node, changes)]
+    indentation = indentation_step(draft, statement)
+    block = [f"{indentation}{line}" for node in statement.body for line in _lines_after_call(draft, node, changes)]
     return [f"if {draft.rewritten(statement.test, changes)}:", *block]
 
 
-def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[ast.expr] | None:
-    """Return the expressions whose values a statement needs; ``None`` if it cannot run after the call."""
+def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: set[str]) -> list[ast.expr] | None:
+    """Return the expressions whose values a statement needs; ``None`` if the statement cannot run after the call."""
     if isinstance(statement, ast.If):
-        inner = [_parts(node, bound, arguments) for node in statement.body]
+        inner = [_needed_expressions(node, local_names, arguments) for node in statement.body]
         if statement.orelse or any(node is None for node in inner):
             return None
         return [statement.test, *(part for parts in inner for part in parts or [])]
@@ -145,53 +153,55 @@ def _parts(statement: ast.stmt, bound: set[str], arguments: set[str]) -> list[as
     call: ast.expr | None = None
     if isinstance(statement, ast.Expr | ast.Raise):
         call = statement.value if isinstance(statement, ast.Expr) else statement.exc
-    if isinstance(call, ast.Name) and call.id not in bound:
+    if isinstance(call, ast.Name) and call.id not in local_names:
         return []
-    if not isinstance(call, ast.Call) or _root(call.func) in bound - arguments or not _root(call.func):
+    if not isinstance(call, ast.Call) or _root(call.func) in local_names - arguments or not _root(call.func):
         return None
-    if any(isinstance(node, ast.Call) and names_read(node) & bound for node in ast.walk(call.func)):
+    if any(isinstance(node, ast.Call) and names_read(node) & local_names for node in ast.walk(call.func)):
         return None  # the function computes the object whose method is called
     return arguments_of(call)
 
 
-def _leaves(node: ast.expr, bound: set[str], *, protected: bool = False) -> list[ast.expr]:
+def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False) -> list[ast.expr]:
     """Return the parts of an expression that the graph must compute, up to the conversions that move them to the host.
 
     Parameters
     ----------
-    protected : bool
+    is_protected : bool
         Whether a condition protects the expression: if it may raise, the graph returns only the names in it.
     """
-    inner = on_host(node)
+    inner = tensor_moved_to_host(node)
     if inner is not None:
-        return _leaves(inner, bound, protected=protected)
-    if not any(isinstance(child, ast.Name) and child.id in bound for child in ast.walk(node)):
+        return _leaves(inner, local_names, is_protected=is_protected)
+    if not any(isinstance(child, ast.Name) and child.id in local_names for child in ast.walk(node)):
         return []
     if isinstance(node, ast.Call):
         name = dotted(node.func)
-        own = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST
+        is_host_method = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST
         parts = arguments_of(node)
-        if own and isinstance(node.func, ast.Attribute):
+        if is_host_method and isinstance(node.func, ast.Attribute):
             parts.insert(0, node.func.value)
-        if own or name in _CONVERSIONS:
-            return [leaf for part in parts for leaf in _leaves(part, bound, protected=protected)]
-        return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
-    members = _members(node)
+        if is_host_method or name in _CONVERSIONS:
+            return [leaf for part in parts for leaf in _leaves(part, local_names, is_protected=is_protected)]
+        return _names_in(node, local_names) if is_protected and first_part_that_may_raise(node) is not None else [node]
+    members = _operands_on_host(node)
     if members is None:
-        return _names_in(node, bound) if protected and may_raise(node) is not None else [node]
+        return _names_in(node, local_names) if is_protected and first_part_that_may_raise(node) is not None else [node]
     return [
         leaf
         for number, child in enumerate(members)
-        for leaf in _leaves(child, bound, protected=protected or (isinstance(node, ast.BoolOp) and number > 0))
+        for leaf in _leaves(
+            child, local_names, is_protected=is_protected or (isinstance(node, ast.BoolOp) and number > 0)
+        )
     ]
 
 
-def _names_in(node: ast.expr, bound: set[str]) -> list[ast.expr]:
+def _names_in(node: ast.expr, local_names: set[str]) -> list[ast.expr]:
     """Return the function's local names in an expression."""
-    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in bound]
+    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in local_names]
 
 
-def _members(node: ast.expr) -> Sequence[ast.expr] | None:
+def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
     if isinstance(node, ast.JoinedStr):
         return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     if isinstance(node, ast.Tuple | ast.List):
@@ -210,12 +220,12 @@ def _members(node: ast.expr) -> Sequence[ast.expr] | None:
     elif isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
     is_text = isinstance(node, ast.BinOp) and isinstance(node.left, ast.Constant | ast.JoinedStr)
-    brings = any(isinstance(part, ast.expr) and on_host(part) is not None for part in ast.walk(node))
-    return parts if parts is not None and (is_text or brings) else None
+    moves_tensor = any(isinstance(part, ast.expr) and tensor_moved_to_host(part) is not None for part in ast.walk(node))
+    return parts if parts is not None and (is_text or moves_tensor) else None
 
 
 def _local_names(function: FunctionNode) -> set[str]:
-    """Return the local names of a function."""
+    """Return a function's parameters and the names that it binds or imports."""
     imported = {
         (alias.asname or alias.name).partition(".")[0]
         for node in ast.walk(function)
@@ -226,7 +236,7 @@ def _local_names(function: FunctionNode) -> set[str]:
 
 
 def _is_text_of(leaf: ast.expr, text: str) -> bool:
-    """Return whether a text is that of an expression: Python 3.11 has wrong columns in f-strings."""
+    """Return whether a text is really an expression's: Python 3.11 has wrong columns in f-strings."""
     try:
         return ast.dump(parse_expression(text)) == ast.dump(leaf)
     except SyntaxError:
@@ -263,42 +273,45 @@ def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
     return ast.unparse(leaf) in changed
 
 
-def run_after_call(
+def move_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
     """Return new texts that run statements after the call of the compiled function, in their original order."""
     draft = site.draft
-    later, result = fresh_name(draft, "later"), fresh_name(draft, "result")
+    list_name, result_name = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []
     for number, node in enumerate(statements):
         members = [*([str(number)] if len(statements) > 1 else []), *node.values]
         values_text = ", ".join(members) + ("," if len(members) == 1 else "")
-        splices.append(draft.statement_replacement(node.statement, [f"{later}.append(({values_text}))"]))
+        splices.append(draft.statement_replacement(node.statement, [f"{list_name}.append(({values_text}))"]))
 
     def body(call: str) -> list[str]:
         return [
-            f"{later} = []",
-            f"{result} = {call}",
-            *_deferred_lines(draft, function, statements, later),
-            f"return {result}",
+            f"{list_name} = []",
+            f"{result_name} = {call}",
+            *_deferred_lines(draft, function, statements, list_name),
+            f"return {result_name}",
         ]
 
-    return wrap_function(site, function, later, body, splices)
+    return wrap_function(site, function, list_name, body, splices)
 
 
 def _deferred_lines(
-    draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], later: str
+    draft: Draft, function: FunctionNode, statements: Sequence[DeferredStatement], list_name: str
 ) -> list[str]:
-    unit = step_of(draft, function)
+    indentation = indentation_step(draft, function)
     if len(statements) == 1:
-        (only,) = statements
-        return [f"for {_unpacked(only.names)} in {later}:", *(f"{unit}{line}" for line in only.after)]
-    which, values = fresh_name(draft, "which"), fresh_name(draft, "values")
-    lines = [f"for {which}, *{values} in {later}:"]
+        (statement,) = statements
+        return [
+            f"for {_unpacked(statement.names)} in {list_name}:",
+            *(f"{indentation}{line}" for line in statement.lines_after_call),
+        ]
+    index_name, values_name = fresh_name(draft, "which"), fresh_name(draft, "values")
+    lines = [f"for {index_name}, *{values_name} in {list_name}:"]
     for number, node in enumerate(statements):
-        lines.append(f"{unit}{'elif' if number else 'if'} {which} == {number}:")
-        assigned = [f"{_unpacked(node.names)} = {values}"] if node.names else []
-        lines += [f"{unit * 2}{line}" for line in (*assigned, *node.after)]
+        lines.append(f"{indentation}{'elif' if number else 'if'} {index_name} == {number}:")
+        unpacking = [f"{_unpacked(node.names)} = {values_name}"] if node.names else []
+        lines += [f"{indentation * 2}{line}" for line in (*unpacking, *node.lines_after_call)]
     return lines
 
 

@@ -35,14 +35,14 @@ class Draft:
         The source: a file or a cell, magics included.
     tree : ast.Module
         The syntax tree of the text, with the lines and columns of the text.
-    taken : frozenset of str
+    taken_names : frozenset of str
         Further names that new code must not assign.
     """
 
-    def __init__(self, text: str, tree: ast.Module, taken: frozenset[str] = frozenset()) -> None:
+    def __init__(self, text: str, tree: ast.Module, taken_names: frozenset[str] = frozenset()) -> None:
         self.text = text
         self.tree = tree
-        self.taken = taken
+        self.taken_names = taken_names
         self._lines = text.split("\n")
         self._starts = [0]
         for line in self._lines:
@@ -50,12 +50,12 @@ class Draft:
         self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
     @classmethod
-    def of(cls, text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
+    def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
         """Return the draft of a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
-        return cls(text, tree, taken) if tree is not None else None
+        return cls(text, tree, taken_names) if tree is not None else None
 
     def start_of(self, node: ast.expr | ast.stmt | ast.arg) -> int:
         """Return where a node starts, in characters."""
@@ -123,15 +123,19 @@ class Draft:
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
             return next((node for node in nodes if isinstance(node, ast.stmt) and node.lineno == line), None)
-        wanted = (self._starts[line - 1] + column, self._starts[end_line - 1] + end_column)
+        given_range = (self._starts[line - 1] + column, self._starts[end_line - 1] + end_column)
         nodes = [node for node in nodes if node.lineno <= end_line and line <= (node.end_lineno or node.lineno)]
-        exact = [node for node in nodes if (self.start_of(node), self.end_of(node)) == wanted]
-        if exact:
-            return exact[-1]
-        ending = [node for node in nodes if self.end_of(node) == wanted[1] and self.start_of(node) >= wanted[0]]
+        exact_nodes = [node for node in nodes if (self.start_of(node), self.end_of(node)) == given_range]
+        if exact_nodes:
+            return exact_nodes[-1]
+        ending = [
+            node for node in nodes if self.end_of(node) == given_range[1] and self.start_of(node) >= given_range[0]
+        ]
         if ending:
             return ending[0]
-        containing = [node for node in nodes if self.start_of(node) <= wanted[0] and wanted[1] <= self.end_of(node)]
+        containing = [
+            node for node in nodes if self.start_of(node) <= given_range[0] and given_range[1] <= self.end_of(node)
+        ]
         return min(containing, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
 
     def indent_of(self, statement: ast.stmt) -> str | None:
@@ -149,38 +153,38 @@ class Draft:
     def comments_in(self, statement: ast.stmt) -> list[str]:
         """Return the comments inside a statement."""
         lines = self._lines[statement.lineno - 1 : statement.end_lineno]
-        found = []
+        comments = []
         try:
             for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
-                inside = token.start[0] < len(lines)  # a comment after the last line is kept anyway
-                if token.type == tokenize.COMMENT and inside:
-                    found.append(token.string)
+                is_inside = token.start[0] < len(lines)  # a comment after the last line is kept anyway
+                if token.type == tokenize.COMMENT and is_inside:
+                    comments.append(token.string)
         except (tokenize.TokenError, SyntaxError):
             return []
-        return found
+        return comments
 
     def replacement(self, node: ast.expr | ast.stmt, new: str) -> Splice:
         """Return the splice that replaces a node."""
         return Splice(self.start_of(node), self.end_of(node), new)
 
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Return the splice that replaces a statement with others; ``None`` if it shares its lines with other code.
+        """Return the splice that replaces a statement with lines; ``None`` if it shares its lines with other code.
 
         The comments of the statement come first. The lines get its indentation; the replacement of an ``elif`` becomes
         the block of an ``else``.
         """
         if not self.has_own_lines(statement):
-            new = "; ".join(lines)
+            new_line = "; ".join(lines)
             one_line = statement.lineno == statement.end_lineno and not any("\n" in line for line in lines)
-            return self.replacement(statement, new) if one_line and not isinstance(statement, ast.If) else None
+            return self.replacement(statement, new_line) if one_line and not isinstance(statement, ast.If) else None
         indent = self.indent_of(statement) or ""
-        whole = [*self.comments_in(statement), *lines]
+        all_lines = [*self.comments_in(statement), *lines]
         if self.is_elif(statement) and isinstance(statement, ast.If):
             inner = self.indent_of(statement.body[0])
             if inner is None:
                 return None
-            return self.replacement(statement, f"\n{inner}".join(["else:", *whole]))
-        return self.replacement(statement, f"\n{indent}".join(whole))
+            return self.replacement(statement, f"\n{inner}".join(["else:", *all_lines]))
+        return self.replacement(statement, f"\n{indent}".join(all_lines))
 
     def deletion(self, statement: ast.stmt) -> Splice:
         """Return the splice that deletes a statement and its lines, or puts ``pass`` in an empty block."""
@@ -224,13 +228,17 @@ class Draft:
 
         If a replaced expression is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
         """
-        inside = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
-        in_strings = any(isinstance(enclosing, ast.JoinedStr) for part in inside for enclosing in self.ancestors(part))
+        replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
+        in_strings = any(
+            isinstance(enclosing, ast.JoinedStr) for part in replaced_parts for enclosing in self.ancestors(part)
+        )
         if in_strings:
-            swapped = _ExpressionReplacer({ast.dump(part, include_attributes=True): changes[part] for part in inside})
-            return ast.unparse(swapped.visit(copy.deepcopy(node)))
+            new_node = _ExpressionReplacer(
+                {ast.dump(part, include_attributes=True): changes[part] for part in replaced_parts}
+            )
+            return ast.unparse(new_node.visit(copy.deepcopy(node)))
         start, text = self.start_of(node), self.text_of(node)
-        for part in sorted(inside, key=self.start_of, reverse=True):
+        for part in sorted(replaced_parts, key=self.start_of, reverse=True):
             text = text[: self.start_of(part) - start] + changes[part] + text[self.end_of(part) - start :]
         return text
 
@@ -251,7 +259,7 @@ class Draft:
 
 
 class _ExpressionReplacer(ast.NodeTransformer):
-    """Replaces expressions."""
+    """Replaces some expressions in a syntax tree with other texts."""
 
     def __init__(self, changes: Mapping[str, str]) -> None:
         self._changes = changes
@@ -276,14 +284,20 @@ def operand(text: str) -> str:
 def argument(draft: Draft, node: ast.expr) -> str:
     """Return an expression's text as an argument of a call, in parentheses if necessary."""
     text = draft.text_of(node)
-    needs = isinstance(node, ast.Tuple | ast.Yield | ast.YieldFrom | ast.GeneratorExp | ast.NamedExpr | ast.Starred)
-    return f"({text})" if needs else text
+    needs_parentheses = isinstance(
+        node, ast.Tuple | ast.Yield | ast.YieldFrom | ast.GeneratorExp | ast.NamedExpr | ast.Starred
+    )
+    return f"({text})" if needs_parentheses else text
 
 
-def fresh_name(draft: Draft, wish: str) -> str:
+def fresh_name(draft: Draft, desired_name: str) -> str:
     """Return a name that the source does not use: the desired name, with a number if necessary."""
-    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)} | draft.taken
+    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)} | draft.taken_names
     names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
     names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
     names |= {node.asname or node.name for node in ast.walk(draft.tree) if isinstance(node, ast.alias)}
-    return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(names) + 3))) if name not in names)
+    return next(
+        name
+        for name in (desired_name, *(f"{desired_name}_{number}" for number in range(2, len(names) + 3)))
+        if name not in names
+    )

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 FAMILY = "hoisting"
 _BEFORE_TITLE = "Run it before the call"
-#: Functions whose time of execution matters: a person must decide about them.
-TIMED = {
+#: Functions for which it matters when they run: the user must decide whether to move them.
+TIME_DEPENDENT_FUNCTIONS = {
     "time",
     "perf_counter",
     "perf_counter_ns",
@@ -48,7 +48,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         block = None
     entry = entry_function(problem, site)
     if entry is not None and block is not None:
-        yield from _enter_outside(site, entry, block)
+        yield from _enter_context_outside(site, entry, block)
     if block is not None:
         yield from _drop_block(site, block)
     if entry is not None:
@@ -57,17 +57,19 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     call = site.draft.enclosing(site.node, ast.Call)
-    assigned = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
-    if call is None or site.statement not in function.body or not assigned:
+    keeps_result = isinstance(site.statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
+    if call is None or site.statement not in function.body or not keeps_result:
         return
-    before = function.body[: function.body.index(site.statement)]
+    earlier_statements = function.body[: function.body.index(site.statement)]
     ends = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-    if is_protected(site.draft, call) or any(isinstance(n, ends) for part in before for n in ast.walk(part)):
+    if is_protected(site.draft, call) or any(
+        isinstance(node_before, ends) for part in earlier_statements for node_before in ast.walk(part)
+    ):
         return
-    if dotted(call.func).rpartition(".")[2] in TIMED or "()" in dotted(call.func):
+    if dotted(call.func).rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS or "()" in dotted(call.func):
         return
-    own = names_bound(function) | parameters_of(function)
-    if names_read(call) & own or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
+    local_names = names_bound(function) | parameters_of(function)
+    if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
         return
     name, splice = fresh_name(site.draft, "given"), None
     if isinstance(site.statement, ast.Assign) and site.statement.value is call and len(site.statement.targets) == 1:
@@ -77,8 +79,10 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     text = site.draft.text_of(call)
     splices = [splice or site.draft.replacement(call, name)]
     lines = [f"{name} = {text}"]
-    passed = conditions_before(site, function, [call])
-    yield from _wrap(site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, passed)
+    passed_conditions = conditions_before(site, function, [call])
+    yield from _wrap(
+        site, function, name, lambda inner: [*lines, f"return {inner}"], splices, _BEFORE_TITLE, passed_conditions
+    )
 
 
 def _wrap(
@@ -111,14 +115,14 @@ def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
     if lines is not None and names <= _HARMLESS_CONTEXTS:
         splice = site.draft.statement_replacement(block, lines)
-        yield from site.edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
+        yield from site.propose_edit(FAMILY, "Drop the with block, if it changes no value on your device", [splice])
 
 
-def _enter_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
+def _enter_context_outside(site: Site, function: FunctionNode, block: ast.With) -> Iterator[Proposal]:
     lines = _body_lines(site, block)
-    own = names_bound(function)
+    local_names = names_bound(function)
     items = [site.draft.text_of(item.context_expr) for item in block.items]
-    if lines is None or any(names_read(item) & own for item in block.items):
+    if lines is None or any(names_read(item) & local_names for item in block.items):
         return
     yield from _wrap(
         site, function, None, lambda inner: [f"with {', '.join(items)}:", f"    return {inner}"],

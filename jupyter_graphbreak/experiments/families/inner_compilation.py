@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import compiles, dotted, draft_of, name_of_torch, names_read
-from jupyter_graphbreak.report.remedies import INNER
+from jupyter_graphbreak.experiments.families.site import dotted, draft_of, is_torch_compile, name_of_torch, names_read
+from jupyter_graphbreak.report.remedies import INNER_FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
 #: A place that can be written as an expression: names, attributes and indices.
-_PLACE = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
+_PLACE_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[(?:\d+|'\w+')\])*")
 #: Code that makes shallow copies of modules. Such a copy keeps the compiled method of the original.
 _SHALLOW_COPIES = re.compile(r"\bcopy\.copy\(|\b(?:nn\.|parallel\.)?DataParallel\(")
 #: Code that may compile something, in any form.
-_CALLS_COMPILE = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
+_COMPILE_CALL = re.compile(r"(?<![%\w.])compile\s*[(,]|\.compile\b|@compile\b")
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class CompiledEntry:
     receiver: str = "self"
 
 
-def proposal_for(
+def propose_inner_compilation(
     texts: Mapping[str, str],
     files: Mapping[str, str],
     entry: CompiledEntry,
     calls: Sequence[InnerCall],
     share: float,
-    taken: frozenset[str] = frozenset(),
+    taken_names: frozenset[str] = frozenset(),
 ) -> Proposal | None:
     """Return the proposal that compiles inner calls instead of an entry; ``None`` if it cannot be written.
 
@@ -68,10 +68,10 @@ def proposal_for(
         The file name of each source, by its id.
     share : float
         The share of the entry's operations that the inner calls perform.
-    taken : frozenset of str
+    taken_names : frozenset of str
         Names that the proposal must not assign at the top level.
     """
-    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken)) is not None}
+    drafts = {source: draft for source, text in texts.items() if (draft := draft_of(text, taken_names)) is not None}
     writer = _InnerCompilationWriter(drafts, entry)
     names = [writer.add(call, files) for call in calls]
     if not writer.is_possible or not names:
@@ -79,14 +79,21 @@ def proposal_for(
     new_texts = writer.texts()
     if new_texts is None:
         return None
-    whole = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    title = f"Compile {whole} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
-    what = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the operations"
+    targets_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
+    share_text = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the operations"
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
-    kept = next((call.method for call in calls if call.method), "") if is_copied else ""
-    assumptions = (f"a shallow copy that is made later calls `{kept}` of the original",) if kept else ()
+    copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
+    assumptions = (
+        (f"a shallow copy that is made later calls `{copied_method}` of the original",) if copied_method else ()
+    )
     return Proposal(
-        INNER, f"{title} ({what})", new_texts, compiles_itself=True, assumptions=assumptions, inner=tuple(calls)
+        INNER_FAMILY,
+        f"{title} ({share_text})",
+        new_texts,
+        compiles_itself=True,
+        assumptions=assumptions,
+        inner_calls=tuple(calls),
     )
 
 
@@ -114,18 +121,20 @@ class _InnerCompilationWriter:
         self._entry = entry
         self._splices: dict[str, list[Splice | None]] = {}
         self._deleted: list[ast.stmt] = []
-        self._sites = list(_sites(drafts, entry))
-        options = {_options(drafts[site.source], site.node) for site in self._sites}
+        self._compile_sites = list(_compile_sites(drafts, entry))
+        options = {_options(drafts[site.source], site.node) for site in self._compile_sites}
         self._options = next(iter(options), "")
-        order = [*(site.source for site in self._sites), *drafts]
+        order = [*(site.source for site in self._compile_sites), *drafts]
         self._torch = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
-        is_compiled_otherwise = not self._sites and any(_CALLS_COMPILE.search(draft.text) for draft in drafts.values())
+        is_compiled_otherwise = not self._compile_sites and any(
+            _COMPILE_CALL.search(draft.text) for draft in drafts.values()
+        )
         self.is_possible = (
             len(options) <= 1
             and not is_compiled_otherwise
-            and all(_has_plain_options(site.node) for site in self._sites)
+            and all(_has_plain_options(site.node) for site in self._compile_sites)
         )
-        for site in self._sites:
+        for site in self._compile_sites:
             self._remove(site)
 
     def texts(self) -> dict[str, str] | None:
@@ -159,10 +168,10 @@ class _InnerCompilationWriter:
         if not call.places:
             self._decorate(call, files)
             return call.name
-        known = [self._expression(place, is_own=call.is_own) for place in call.places]
+        place_expressions = [self._expression(place, is_own=call.is_own) for place in call.places]
         method = f".{call.method}" if call.method not in {"", "forward"} else ""
-        expressions = [expression for expression in known if expression is not None]
-        if len(expressions) < len(known):
+        expressions = [expression for expression in place_expressions if expression is not None]
+        if len(expressions) < len(place_expressions):
             self.is_possible = False
             return call.name
         if len(expressions) > 1:
@@ -177,10 +186,14 @@ class _InnerCompilationWriter:
         if len(lists) != 1 or not min(lists):
             self.is_possible = False
             return call.name
-        (whole,) = lists
-        wishes = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
-        block = next(wish for wish in wishes if all(fresh_name(draft, wish) == wish for draft in self._drafts.values()))
-        self._insert(whole, [f"for {block} in {whole}:", f"    {self._statement(block, call)}"])
+        (list_expression,) = lists
+        possible_names = itertools.chain(("block", "layer"), (f"block_{number}" for number in itertools.count(2)))
+        block = next(
+            possible_name
+            for possible_name in possible_names
+            if all(fresh_name(draft, possible_name) == possible_name for draft in self._drafts.values())
+        )
+        self._insert(list_expression, [f"for {block} in {list_expression}:", f"    {self._statement(block, call)}"])
         return name
 
     def _statement(self, expression: str, call: InnerCall) -> str:
@@ -191,9 +204,9 @@ class _InnerCompilationWriter:
         """
         if not call.method:
             return f"{expression}.compile{self._options or '()'}"
-        further = f", {self._options[1:-1]}" if self._options else ""
-        compiled = f"{self._torch}.compile(type({expression}).{call.method}{further})"
-        return f"{expression}.{call.method} = {compiled}.__get__({expression})"
+        option_arguments = f", {self._options[1:-1]}" if self._options else ""
+        compile_call = f"{self._torch}.compile(type({expression}).{call.method}{option_arguments})"
+        return f"{expression}.{call.method} = {compile_call}.__get__({expression})"
 
     def _decorate(self, call: InnerCall, files: Mapping[str, str]) -> None:
         for source, draft in self._drafts.items():
@@ -211,19 +224,19 @@ class _InnerCompilationWriter:
         if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
             owner = self._owner_expression()
             below = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
-            return _joined(owner, below) if owner is not None else None
+            return _joined_expression(owner, below) if owner is not None else None
         if root in self._entry.parameters:
             argument = self._argument_for(root)
-            return _joined(argument, place[len(root) :]) if argument is not None else None
-        return _joined(place, "")
+            return _joined_expression(argument, place[len(root) :]) if argument is not None else None
+        return _joined_expression(place, "")
 
     def _owner_expression(self) -> str | None:
         """Return the expression of the module that is compiled, or to which the compiled method belongs."""
-        for site in self._sites:
+        for site in self._compile_sites:
             target = site.target
             if self._entry.owner and isinstance(target, ast.Attribute):
                 target = target.value
-            if target is not None and _PLACE.fullmatch(dotted(target)):
+            if target is not None and _PLACE_PATTERN.fullmatch(dotted(target)):
                 return dotted(target)
             statement = self._drafts[site.source].enclosing(site.node, ast.stmt)
             if (
@@ -233,31 +246,36 @@ class _InnerCompilationWriter:
             ):
                 return statement.targets[0].id
         class_name = self._entry.owner or self._entry.name
-        assigned = {name for draft in self._drafts.values() for name in _names_of_objects(draft, class_name)}
-        return next(iter(assigned)) if len(assigned) == 1 else None
+        assigned_names = {name for draft in self._drafts.values() for name in _names_of_objects(draft, class_name)}
+        return next(iter(assigned_names)) if len(assigned_names) == 1 else None
 
     def _argument_for(self, parameter: str) -> str | None:
         """Return the expression that the top level passes for a parameter of the entry."""
         index = self._entry.parameters.index(parameter)
-        names = {self._entry.name, *(_name_assigned(self._drafts[site.source], site.node) for site in self._sites)}
-        compiled = [site.node for site in self._sites]
+        names = {
+            self._entry.name,
+            *(_name_assigned(self._drafts[site.source], site.node) for site in self._compile_sites),
+        }
+        compiled_nodes = [site.node for site in self._compile_sites]
         for draft in self._drafts.values():
             for node in ast.walk(draft.tree):
                 if not isinstance(node, ast.Call) or draft.enclosing_function(node):
                     continue
-                if node.func not in compiled and dotted(node.func) not in names:
+                if node.func not in compiled_nodes and dotted(node.func) not in names:
                     continue
-                given = next((keyword.value for keyword in node.keywords if keyword.arg == parameter), None)
-                if given is None and index < len(node.args):
-                    given = node.args[index]
-                if given is not None and _PLACE.fullmatch(dotted(given)):
-                    return dotted(given)
+                passed_value = next((keyword.value for keyword in node.keywords if keyword.arg == parameter), None)
+                if passed_value is None and index < len(node.args):
+                    passed_value = node.args[index]
+                if passed_value is not None and _PLACE_PATTERN.fullmatch(dotted(passed_value)):
+                    return dotted(passed_value)
         return None
 
     def _insert(self, expression: str, lines: list[str]) -> None:
         """Insert lines where the entry was compiled, or after the statement that binds the name of an expression."""
         root = expression.partition(".")[0].partition("[")[0]
-        sites = [(site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._sites]
+        sites = [
+            (site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._compile_sites
+        ]
         places = [(source, statement) for source, statement in sites if statement is not None]
         bindings = [
             (source, node)
@@ -268,19 +286,28 @@ class _InnerCompilationWriter:
         ]
         here = next(iter(places), None) or self._first_use(root)
         order = list(self._drafts)
-        last = max(bindings, key=lambda found: (order.index(found[0]), found[1].lineno), default=None)
-        if here is not None and (last is None or last[0] != here[0] or last[1].lineno < here[1].lineno):
+        last_binding = max(bindings, key=lambda binding: (order.index(binding[0]), binding[1].lineno), default=None)
+        if here is not None and (
+            last_binding is None or last_binding[0] != here[0] or last_binding[1].lineno < here[1].lineno
+        ):
             source, statement = here
-            at = self._drafts[source].insertion_before(statement, lines)
-        elif last is not None:
-            source, statement = last
+            insertion = self._drafts[source].insertion_before(statement, lines)
+        elif last_binding is not None:
+            source, statement = last_binding
             draft = self._drafts[source]
-            end, indent = draft.line_end(statement.end_lineno or statement.lineno), draft.indent_of(statement)
-            at = Splice(end, end, "".join(f"\n{indent}{line}" for line in lines)) if indent is not None else None
+            insertion_offset, indent = (
+                draft.line_end(statement.end_lineno or statement.lineno),
+                draft.indent_of(statement),
+            )
+            insertion = (
+                Splice(insertion_offset, insertion_offset, "".join(f"\n{indent}{line}" for line in lines))
+                if indent is not None
+                else None
+            )
         else:
             self.is_possible = False
             return
-        self._add(source, at)
+        self._add(source, insertion)
 
     def _first_use(self, name: str) -> tuple[str, ast.stmt] | None:
         """Return the first statement at the top level that uses a name."""
@@ -294,7 +321,7 @@ class _InnerCompilationWriter:
         self._splices.setdefault(source, []).append(splice)
 
 
-def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_CompileSite]:
+def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_CompileSite]:
     """Yield the places that compile an entry."""
     functions = {
         node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
@@ -307,7 +334,9 @@ def _sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterator[_Compi
                 owner = next(draft.ancestors(node), None)
                 if (owner.name if isinstance(owner, ast.ClassDef) else "") == entry.owner:
                     yield from (
-                        _CompileSite(source, part, None) for part in node.decorator_list if compiles(part, torch)
+                        _CompileSite(source, part, None)
+                        for part in node.decorator_list
+                        if is_torch_compile(part, torch)
                     )
             if (
                 not isinstance(node, ast.Call)
@@ -341,7 +370,7 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
             isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] == class_name
             for part in ast.walk(node.value)
         ):
-            yield from (dotted(target) for target in node.targets if _PLACE.fullmatch(dotted(target)))
+            yield from (dotted(target) for target in node.targets if _PLACE_PATTERN.fullmatch(dotted(target)))
 
 
 def _options(draft: Draft, node: ast.expr) -> str:
@@ -356,11 +385,11 @@ def _has_plain_options(node: ast.expr) -> bool:
     return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
-def _joined(expression: str, place: str) -> str | None:
+def _joined_expression(expression: str, place: str) -> str | None:
     """Return the expression of a place inside an object; numbers of modules become indices."""
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
     whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
-    return whole if _PLACE.fullmatch(whole) else None
+    return whole if _PLACE_PATTERN.fullmatch(whole) else None
 
 
 def _binds(node: ast.AST, name: str) -> bool:

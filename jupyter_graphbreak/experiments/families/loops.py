@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.arms import SIGNS, is_free_of_effects, parenthesized
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
+from jupyter_graphbreak.experiments.families.branch_sides import OPERATOR_SIGNS, has_no_side_effects, parenthesized
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import names_bound, names_read, site_of, step_of
+from jupyter_graphbreak.experiments.families.site import indentation_step, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 FAMILY = "loops"
 _RUN_TO_END_TITLE = "Run the loop to its end, and use torch.where to keep the values that it would have stopped with"
-_WHILE_LOOP = "Write the loop with torch.while_loop"
+_WHILE_LOOP_TITLE = "Write the loop with torch.while_loop"
 #: Random operations: an additional iteration would draw numbers that the program does not draw.
-_RANDOM = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
+_RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -35,15 +35,15 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     loop = site.draft.enclosing(site.node, ast.While)
     if loop is not None and (loop is site.node or site.node in ast.walk(loop.test)):
-        yield from _bounded_while(site, loop)
-        yield from _while_loop(site, loop)
+        yield from _propose_for_bounded_while(site, loop)
+        yield from _propose_while_loop(site, loop)
         return
     branch = site.draft.enclosing(site.node, ast.If)
     if branch is None or not (branch is site.node or site.node in ast.walk(branch.test)):
         return
-    enclosing = next(iter(site.draft.ancestors(branch)))
-    if isinstance(enclosing, ast.For | ast.While) and branch in enclosing.body:
-        yield from _exit_by_branch(site, enclosing, branch)
+    outer = next(iter(site.draft.ancestors(branch)))
+    if isinstance(outer, ast.For | ast.While) and branch in outer.body:
+        yield from _propose_for_branch(site, outer, branch)
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,24 @@ class _LoopExit:
     condition: str
 
 
-def _exit_by_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
+def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
     draft = site.draft
-    torch, needed = site.torch()
+    torch, import_splices = site.import_torch()
     condition = tensor_condition(draft, branch.test, torch)
-    place = loop.body.index(branch)
-    last = branch.body[-1]
+    index = loop.body.index(branch)
+    last_statement = branch.body[-1]
     if condition is None or branch.orelse or not _ends_without_exit(loop):
         return
-    exit_ = _LoopExit(loop, loop.body[:place], loop.body[place + 1 :], branch.test, condition)
-    if isinstance(last, ast.Break):
+    exit_ = _LoopExit(loop, loop.body[:index], loop.body[index + 1 :], branch.test, condition)
+    if isinstance(last_statement, ast.Break):
         splices = _run_to_end(site, exit_, torch, branch, branch.body[:-1])
-    elif isinstance(last, ast.Return) and len(branch.body) == 1:
-        splices = _return_after_end(site, exit_, torch, branch, last)
+    elif isinstance(last_statement, ast.Return) and len(branch.body) == 1:
+        splices = _return_after_end(site, exit_, torch, branch, last_statement)
     else:
         return
     if splices is not None:
-        granted = assumptions_of(draft, [branch.test], loop.body)
-        yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *needed], [branch.test], granted)
+        assumptions = assumptions_of(draft, [branch.test], loop.body)
+        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [branch.test], assumptions)
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
@@ -105,26 +105,28 @@ def _counters(loop: ast.While) -> set[str]:
     return {name for name in counted & names_read(loop.test) if stores.count(name) == 1}
 
 
-def _bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
+def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal]:
     """Run ``while count < most and tensor`` as often as the Python part of the test allows."""
     draft, test = site.draft, loop.test
     counters = _counters(loop)
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And) or not counters:
         return
-    counted = [node for node in test.values if names_read(node) & counters]
-    others = [node for node in test.values if node not in counted]
-    if len(counted) != 1 or not isinstance(counted[0], ast.Compare) or len(others) != 1:
+    counting_tests = [node for node in test.values if names_read(node) & counters]
+    other_tests = [node for node in test.values if node not in counting_tests]
+    if len(counting_tests) != 1 or not isinstance(counting_tests[0], ast.Compare) or len(other_tests) != 1:
         return
-    torch, needed = site.torch()
-    continues = tensor_condition(draft, others[0], torch)
-    if continues is None or is_host_test(others[0]):
+    torch, import_splices = site.import_torch()
+    continue_condition = tensor_condition(draft, other_tests[0], torch)
+    if continue_condition is None or is_host_test(other_tests[0]):
         return
-    exit_ = _LoopExit(loop, [], loop.body, others[0], f"{torch}.logical_not({continues})")
+    exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{torch}.logical_not({continue_condition})")
     splices = _run_to_end(site, exit_, torch, None, [])
     if splices is not None:
-        splices.append(draft.replacement(test, draft.text_of(counted[0])))
-        granted = assumptions_of(draft, [others[0]], loop.body)
-        yield from site.edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *needed], [others[0]], granted)
+        splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
+        assumptions = assumptions_of(draft, [other_tests[0]], loop.body)
+        yield from site.propose_edit(
+            FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [other_tests[0]], assumptions
+        )
 
 
 def _run_to_end(
@@ -143,33 +145,42 @@ def _run_to_end(
     state = _carried_names(site, exit_, exit_statements)
     if state is None:
         return None
-    over, stop = fresh_name(draft, "over"), fresh_name(draft, "stop")
-    kept = {name: fresh_name(draft, f"{name}_kept") for name in state}
+    is_over_name, stops_name = fresh_name(draft, "over"), fresh_name(draft, "stop")
+    kept_names = {name: fresh_name(draft, f"{name}_kept") for name in state}
 
-    def chosen(names: Sequence[str]) -> list[str]:
-        return [f"{name} = {torch}.where({over}, {kept[name]}, {name})" for name in names]
+    def selections(names: Sequence[str]) -> list[str]:
+        return [f"{name} = {torch}.where({is_over_name}, {kept_names[name]}, {name})" for name in names]
 
-    first = [name for name in state if name in _assigned_names(exit_.before)]
-    later = [name for name in state if name in _assigned_names(exit_.after)]
+    set_before_exit = [name for name in state if name in _assigned_names(exit_.before)]
+    set_after_exit = [name for name in state if name in _assigned_names(exit_.after)]
     # The first test turns False into a tensor on the device of the test.
-    lines = [f"{stop} = {parenthesized(exit_.condition)}", f"{over} = {over} | ({stop} & False)", *chosen(first)]
+    lines = [
+        f"{stops_name} = {parenthesized(exit_.condition)}",
+        f"{is_over_name} = {is_over_name} | ({stops_name} & False)",
+        *selections(set_before_exit),
+    ]
     for statement in exit_statements:
-        assigned = _assignment(statement)
-        if assigned is None:
+        assignment = _assignment(statement)
+        if assignment is None:
             return None
-        name, value = assigned[0].id, argument(draft, assigned[1])
-        lines.append(f"{name} = {torch}.where({stop} & {torch}.logical_not({over}), {value}, {name})")
-    lines += [f"{over} = {over} | {stop}", *(f"{kept[name]} = {name}" for name in later)]
-    splices = [draft.insertion_before(loop, [f"{over} = False"])]
-    if first:
-        splices.append(draft.insertion_before(loop.body[0], [f"{kept[name]} = {name}" for name in first]))
+        name, value = assignment[0].id, argument(draft, assignment[1])
+        lines.append(f"{name} = {torch}.where({stops_name} & {torch}.logical_not({is_over_name}), {value}, {name})")
+    lines += [
+        f"{is_over_name} = {is_over_name} | {stops_name}",
+        *(f"{kept_names[name]} = {name}" for name in set_after_exit),
+    ]
+    splices = [draft.insertion_before(loop, [f"{is_over_name} = False"])]
+    if set_before_exit:
+        splices.append(
+            draft.insertion_before(loop.body[0], [f"{kept_names[name]} = {name}" for name in set_before_exit])
+        )
     if branch is not None:
         splices.append(draft.statement_replacement(branch, lines))
     else:
         splices.append(draft.insertion_before(loop.body[0], lines))
-    if later:
-        splices.append(draft.insertion_after(loop.body[-1], chosen(later)))
-    return [*splices, *_out_of_place(site, [*exit_.before, *exit_.after], state)]
+    if set_after_exit:
+        splices.append(draft.insertion_after(loop.body[-1], selections(set_after_exit)))
+    return [*splices, *_out_of_place_splices(site, [*exit_.before, *exit_.after], state)]
 
 
 def _return_after_end(
@@ -177,12 +188,17 @@ def _return_after_end(
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end, and select its early result at the end of the function."""
     draft, loop, function = site.draft, exit_.loop, site.function
-    last = function.body[-1] if function is not None else None
-    if function is None or loop not in function.body or not isinstance(last, ast.Return) or early_return.value is None:
+    final_return = function.body[-1] if function is not None else None
+    if (
+        function is None
+        or loop not in function.body
+        or not isinstance(final_return, ast.Return)
+        or early_return.value is None
+    ):
         return None
     returns = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     containers = ast.Tuple | ast.List | ast.Dict | ast.Constant
-    if len(returns) != 2 or last.value is None or isinstance(last.value, containers):  # noqa: PLR2004 - this, the last
+    if len(returns) != 2 or final_return.value is None or isinstance(final_return.value, containers):  # noqa: PLR2004 - this, the last
         return None
     if (
         isinstance(early_return.value, containers)
@@ -190,51 +206,55 @@ def _return_after_end(
         or not _is_pure(early_return.value)
     ):
         return None
-    over, stop, early = (fresh_name(draft, name) for name in ("over", "stop", "early"))
+    is_over_name, stops_name, early_name = (fresh_name(draft, name) for name in ("over", "stop", "early"))
     value = argument(draft, early_return.value)
     lines = [
-        f"{stop} = {parenthesized(exit_.condition)}",
-        f"{early} = {value} if {early} is None else {torch}.where({over}, {early}, {value})",
-        f"{over} = {over} | {stop}",
+        f"{stops_name} = {parenthesized(exit_.condition)}",
+        f"{early_name} = {value} if {early_name} is None else {torch}.where({is_over_name}, {early_name}, {value})",
+        f"{is_over_name} = {is_over_name} | {stops_name}",
     ]
     return [
-        draft.insertion_before(loop, [f"{over}, {early} = False, None"]),
+        draft.insertion_before(loop, [f"{is_over_name}, {early_name} = False, None"]),
         draft.statement_replacement(branch, lines),
-        draft.replacement(last.value, f"{torch}.where({over}, {early}, {argument(draft, last.value)})"),
+        draft.replacement(
+            final_return.value, f"{torch}.where({is_over_name}, {early_name}, {argument(draft, final_return.value)})"
+        ),
     ]
 
 
-def _while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
+def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     draft = site.draft
-    torch, needed = site.torch()
+    torch, import_splices = site.import_torch()
     condition = tensor_condition(draft, loop.test, torch)
     if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.has_own_lines(loop):
         return
     state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
     if not state or (_assigned_names(loop.body) - set(state)) & read_after(draft, loop):
         return
-    goes_on, turn = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
-    step = step_of(draft, loop)
+    condition_function, body_function = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
+    step = indentation_step(draft, loop)
     body = [_out_of_place_text(site, node, set(state)) or draft.text_of(node) for node in loop.body]
     # The body must not return one of its inputs.
     results = [name if _is_new_tensor(loop.body, name) else f"{name}.clone()" for name in state]
     comma = "," if len(state) == 1 else ""
     names = ", ".join(state)
     lines = [
-        f"def {goes_on}({names}):",
+        f"def {condition_function}({names}):",
         f"{step}return {parenthesized(condition)}",
-        f"def {turn}({names}):",
+        f"def {body_function}({names}):",
         *(f"{step}{line}" for line in body),
         f"{step}return {', '.join(results)}{comma}",
-        f"{names}{comma} = {torch}.while_loop({goes_on}, {turn}, ({names}{comma}))",
+        f"{names}{comma} = {torch}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
     ]
     splice = draft.statement_replacement(loop, lines)
-    yield from site.edit(FAMILY, _WHILE_LOOP, [splice, *needed], [loop.test], assumptions_of(draft, [loop.test]))
+    yield from site.propose_edit(
+        FAMILY, _WHILE_LOOP_TITLE, [splice, *import_splices], [loop.test], assumptions_of(draft, [loop.test])
+    )
 
 
 def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
-    assigned = [pair[1] for pair in map(_assignment, body) if pair is not None and pair[0].id == name]
-    return bool(assigned) and not isinstance(assigned[-1], ast.Name | ast.Attribute | ast.Subscript)
+    assigned_values = [pair[1] for pair in map(_assignment, body) if pair is not None and pair[0].id == name]
+    return bool(assigned_values) and not isinstance(assigned_values[-1], ast.Name | ast.Attribute | ast.Subscript)
 
 
 def _carried_names(site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.stmt]) -> list[str] | None:
@@ -244,27 +264,31 @@ def _carried_names(site: Site, exit_: _LoopExit, exit_statements: Sequence[ast.s
     if loop.orelse or not all(map(_is_simple, statements)) or not _is_pure(exit_.test):
         return None
     counters = _counters(loop) if isinstance(loop, ast.While) else names_bound(loop.target)
-    after = read_after(draft, loop)
-    bound = _assigned_names(statements)
-    own = {name for name in bound - counters if not is_bound_before(draft, loop, name)}
-    if (own | counters) & after or counters & _assigned_names(exit_statements) or _is_carried(statements, own):
+    read_after_loop = read_after(draft, loop)
+    assigned_names = _assigned_names(statements)
+    names_of_iteration = {name for name in assigned_names - counters if not is_bound_before(draft, loop, name)}
+    if (
+        (names_of_iteration | counters) & read_after_loop
+        or counters & _assigned_names(exit_statements)
+        or _is_carried(statements, names_of_iteration)
+    ):
         return None
-    if isinstance(loop, ast.For) and counters & bound:
+    if isinstance(loop, ast.For) and counters & assigned_names:
         return None
-    return sorted(bound - counters - own)
+    return sorted(assigned_names - counters - names_of_iteration)
 
 
 def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
     """Return whether an iteration reads one of the names before setting it, and thus uses an earlier value."""
-    known: set[str] = set()
+    set_names: set[str] = set()
     for statement in statements:
-        pair = _assignment(statement)
-        read = names_read(pair[1]) if pair is not None else set()
+        assignment = _assignment(statement)
+        with_used_globals = names_read(assignment[1]) if assignment is not None else set()
         if isinstance(statement, ast.AugAssign):
-            read |= names_bound(statement.target)
-        if read & names - known:
+            with_used_globals |= names_bound(statement.target)
+        if with_used_globals & names - set_names:
             return True
-        known |= _assigned_names([statement])
+        set_names |= _assigned_names([statement])
     return False
 
 
@@ -290,7 +314,7 @@ def _is_simple(statement: ast.stmt) -> bool:
     value = getattr(statement, "value", None)
     if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign) or not isinstance(value, ast.expr):
         return False
-    if isinstance(statement, ast.AugAssign) and type(statement.op) not in SIGNS:
+    if isinstance(statement, ast.AugAssign) and type(statement.op) not in OPERATOR_SIGNS:
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     names = [name for node in targets for name in (node.elts if isinstance(node, ast.Tuple) else [node])]
@@ -299,10 +323,10 @@ def _is_simple(statement: ast.stmt) -> bool:
 
 def _is_pure(value: ast.expr) -> bool:
     in_place = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
-    return is_free_of_effects(value) and not any(in_place) and not _RANDOM.search(ast.unparse(value))
+    return has_no_side_effects(value) and not any(in_place) and not _RANDOM_OPERATIONS.search(ast.unparse(value))
 
 
-def _out_of_place(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:
+def _out_of_place_splices(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:
     """Write ``x += y`` as ``x = x + y``, so that kept values do not change."""
     for statement in statements:
         text = _out_of_place_text(site, statement, set(state))
@@ -314,6 +338,6 @@ def _out_of_place_text(site: Site, statement: ast.stmt, state: set[str]) -> str 
     if not isinstance(statement, ast.AugAssign) or not isinstance(statement.target, ast.Name):
         return None
     name = statement.target.id
-    sign = SIGNS[type(statement.op)]
+    operator_sign = OPERATOR_SIGNS[type(statement.op)]
     value = operand(site.draft.text_of(statement.value))
-    return f"{name} = {name} {sign} {value}" if name in state else None
+    return f"{name} = {name} {operator_sign} {value}" if name in state else None

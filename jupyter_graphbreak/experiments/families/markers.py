@@ -23,4 +23,4 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         return
     name = dotted(site.statement.value.func).rpartition(".")[2]
     if name in _MARKERS:
-        yield from site.edit(FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])
+        yield from site.propose_edit(FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])

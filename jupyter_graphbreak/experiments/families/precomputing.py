@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.hoisting import TIMED
+from jupyter_graphbreak.experiments.families.hoisting import TIME_DEPENDENT_FUNCTIONS
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
     dotted,
     draft_of,
+    import_torch_before,
     names_bound,
     names_read,
-    torch_outside,
 )
 from jupyter_graphbreak.experiments.families.wrapping import wrap_function
 
@@ -40,11 +40,11 @@ _BUILTINS = {
 _STOPPING_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
 _SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
 #: The longest expression in a title.
-_MAX_IN_TITLE = 40
+_MAX_TITLE_EXPRESSION = 40
 
 
-class Readings(NamedTuple):
-    """The texts of the expressions of a function, such as ``self.step``, by the kind of their values.
+class ReadExpressions(NamedTuple):
+    """The expressions that a function reads, such as ``self.step``, by the kind of their values.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Precomputed(NamedTuple):
     ----------
     texts : mapping
         The whole new text of each changed source, by the source's id.
-    inner : str
+    compiled_name : str
         The name of the function that is compiled now.
     is_tensor : bool
         Whether the values are passed as tensors.
@@ -76,11 +76,13 @@ class Precomputed(NamedTuple):
 
     title: str
     texts: Mapping[str, str]
-    inner: str
+    compiled_name: str
     is_tensor: bool
 
 
-def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readings: Readings) -> Iterator[Precomputed]:
+def propose_precomputed(
+    source: str, line: int, texts: Mapping[str, str], readings: ReadExpressions
+) -> Iterator[Precomputed]:
     """Yield changes of a compiled function that move out expressions that depend only on the varied values.
 
     Parameters
@@ -91,7 +93,7 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
         The function's first line in the source, which may be a decorator's.
     texts : mapping
         The texts of all sources of the user, by their ids.
-    readings : Readings
+    readings : ReadExpressions
         The names that the function reads.
     """
     draft = draft_of(texts[source])
@@ -102,17 +104,19 @@ def propose_precomputed(source: str, line: int, texts: Mapping[str, str], readin
     if not parts.is_worthwhile():
         return
     site = Site(source, draft, function.body[0], function.body[0], texts)
-    torch, _ = torch_outside(draft, function)
-    names = parts.needed()
-    what = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
+    torch, _ = import_torch_before(draft, function)
+    names = parts.needed_names()
+    values_text = " and ".join(f"`{parts.text_in_title(name)}`" for name in names)
     for is_tensor, dtype in ((True, f", dtype={torch}.float64"), (True, ""), (False, "")):
         lines = [*parts.lines, *(f"{name} = {torch}.as_tensor({name}{dtype})" for name in names if is_tensor)]
-        changed = wrap_function(site, function, ", ".join(names), _returning(lines), parts.splices)
-        inner = _new_function(draft, changed[source]) if changed is not None else None
-        if changed is not None and inner is not None:
-            passed = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
-            of_kind = f" of `{torch}.float64`" if dtype else ""
-            yield Precomputed(f"Compute {what} before the call{passed}{of_kind}", changed, inner, is_tensor)
+        new_texts = wrap_function(site, function, ", ".join(names), _returning(lines), parts.splices)
+        inner_name = _added_function(draft, new_texts[source]) if new_texts is not None else None
+        if new_texts is not None and inner_name is not None:
+            passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
+            dtype_text = f" of `{torch}.float64`" if dtype else ""
+            yield Precomputed(
+                f"Compute {values_text} before the call{passing_text}{dtype_text}", new_texts, inner_name, is_tensor
+            )
 
 
 def _returning(lines: list[str]) -> Callable[[str], list[str]]:
@@ -128,14 +132,16 @@ def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
     return None
 
 
-def _new_function(draft: Draft, text: str) -> str | None:
+def _added_function(draft: Draft, text: str) -> str | None:
     """Return the name of the function that a changed text defines in addition."""
-    changed = draft_of(text)
-    known = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
-    new = (
-        [node.name for node in ast.walk(changed.tree) if isinstance(node, FunctionNode)] if changed is not None else []
+    changed_draft = draft_of(text)
+    earlier_names = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
+    later_names = (
+        [node.name for node in ast.walk(changed_draft.tree) if isinstance(node, FunctionNode)]
+        if changed_draft is not None
+        else []
     )
-    return next((name for name in new if name not in known), None)
+    return next((name for name in later_names if name not in earlier_names), None)
 
 
 @dataclass
@@ -147,95 +153,108 @@ class _Partition:
 
     draft: Draft
     function: ast.FunctionDef
-    readings: Readings
+    readings: ReadExpressions
     lines: list[str] = field(default_factory=list)
     splices: list[Splice | None] = field(default_factory=list)
     #: The statements that move before the call, and the names of the expressions that move.
-    _moved: list[ast.stmt] = field(default_factory=list)
-    _named: dict[ast.expr, str] = field(default_factory=dict)
+    _moved_statements: list[ast.stmt] = field(default_factory=list)
+    _names_of_moved: dict[ast.expr, str] = field(default_factory=dict)
     #: Variables that can be computed before the call, those that depend on varied values, and the statements that
     #: set the rest.
-    _known: set[str] = field(default_factory=set)
-    _dependent: dict[str, None] = field(default_factory=dict)
-    _copied: dict[str, ast.stmt] = field(default_factory=dict)
+    _available_names: set[str] = field(default_factory=set)
+    _dependent_names: dict[str, None] = field(default_factory=dict)
+    _copied_statements: dict[str, ast.stmt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         stores = [
             node for node in ast.walk(self.function) if isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         ]
-        self._written = {dotted(_target(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)}
+        self._assigned_names = {
+            dotted(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
+        }
         declared = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
-        self._written |= {name for node in declared for name in node.names}
+        self._assigned_names |= {name for node in declared for name in node.names}
         for statement in self.function.body:
             self._move(statement)
             if any(isinstance(part, _STOPPING_NODES) for part in ast.walk(statement)):
                 break
         self.splices = [
-            *(self.draft.deletion(statement) for statement in self._moved),
-            *(self.draft.replacement(node, name) for node, name in self._named.items()),
+            *(self.draft.deletion(statement) for statement in self._moved_statements),
+            *(self.draft.replacement(node, name) for node, name in self._names_of_moved.items()),
         ]
 
     def is_worthwhile(self) -> bool:
         """Return whether anything besides the varied values is computed before the call."""
-        return bool(self.needed()) and (bool(self._moved) or any(not self._is_reading(node) for node in self._named))
+        return bool(self.needed_names()) and (
+            bool(self._moved_statements) or any(not self._is_reading(node) for node in self._names_of_moved)
+        )
 
-    def needed(self) -> list[str]:
+    def needed_names(self) -> list[str]:
         """Return the names of the values that the rest needs."""
-        inside = {id(part) for node in (*self._moved, *self._named) for part in ast.walk(node)}
-        rest = [node for node in ast.walk(self.function) if isinstance(node, ast.Name) and id(node) not in inside]
-        read = {node.id for node in rest}
-        return [*(name for name in self._dependent if name in read), *dict.fromkeys(self._named.values())]
+        moved_nodes = {id(part) for node in (*self._moved_statements, *self._names_of_moved) for part in ast.walk(node)}
+        remaining_names = [
+            node for node in ast.walk(self.function) if isinstance(node, ast.Name) and id(node) not in moved_nodes
+        ]
+        read_names = {node.id for node in remaining_names}
+        return [
+            *(name for name in self._dependent_names if name in read_names),
+            *dict.fromkeys(self._names_of_moved.values()),
+        ]
 
     def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short."""
-        texts = [self.draft.text_of(node) for node, given in self._named.items() if given == name]
-        return next((text for text in texts if len(text) <= _MAX_IN_TITLE and "\n" not in text), name)
+        texts = [self.draft.text_of(node) for node, given in self._names_of_moved.items() if given == name]
+        return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION and "\n" not in text), name)
 
     def _move(self, statement: ast.stmt) -> None:
         """Move a statement or expressions of it, if they can be computed before the call."""
         if self._is_movable(statement):
-            bound = sorted(names_bound(statement))
-            if self._depends(statement):
+            bound_names = sorted(names_bound(statement))
+            if self._depends_on_varied(statement):
                 self._copy_for(statement)
-                self._add(statement)
-                self._moved.append(statement)
-                self._dependent |= dict.fromkeys(bound)
+                self._add_statement(statement)
+                self._moved_statements.append(statement)
+                self._dependent_names |= dict.fromkeys(bound_names)
             else:
-                self._copied |= dict.fromkeys(bound, statement)
-            self._known.update(bound)
+                self._copied_statements |= dict.fromkeys(bound_names, statement)
+            self._available_names.update(bound_names)
         elif isinstance(statement, _SIMPLE_STATEMENTS):
             parts = [statement.test] if isinstance(statement, ast.If) else list(ast.iter_child_nodes(statement))
             for node in [node for part in parts for node in self._largest_movable(part)]:
-                self._name(node)
+                self._give_name(node)
 
-    def _name(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Name) and node.id in self._dependent:
+    def _give_name(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Name) and node.id in self._dependent_names:
             return
         text = self.draft.text_of(node)
-        known = next((name for other, name in self._named.items() if self.draft.text_of(other) == text), None)
-        if known is None:
+        earlier_name = next(
+            (name for expression, name in self._names_of_moved.items() if self.draft.text_of(expression) == text), None
+        )
+        if earlier_name is None:
             self._copy_for(node)
-            known = self._unused_name(node)
-            self.lines.append(f"{known} = {text}")
-        self._named[node] = known
+            earlier_name = self._unused_name(node)
+            self.lines.append(f"{earlier_name} = {text}")
+        self._names_of_moved[node] = earlier_name
 
     def _unused_name(self, node: ast.expr) -> str:
         wish = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
         parts = list(ast.walk(self.draft.tree))
-        used = {part.id for part in parts if isinstance(part, ast.Name)} | set(self._named.values())
+        used = {part.id for part in parts if isinstance(part, ast.Name)} | set(self._names_of_moved.values())
         used |= {part.arg for part in parts if isinstance(part, ast.arg)}
         return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(used) + 3))) if name not in used)
 
     def _copy_for(self, node: ast.AST) -> None:
         """Copy the statements that set the variables of a piece of code, so that they also run before the call."""
-        for name in sorted(names_read(node) & self._copied.keys()):
-            statement = self._copied.pop(name, None)
+        for name in sorted(names_read(node) & self._copied_statements.keys()):
+            statement = self._copied_statements.pop(name, None)
             if statement is not None:
                 self._copy_for(statement)
-                self._add(statement)
-                self._copied = {key: kept for key, kept in self._copied.items() if kept is not statement}
+                self._add_statement(statement)
+                self._copied_statements = {
+                    key: kept for key, kept in self._copied_statements.items() if kept is not statement
+                }
 
-    def _add(self, statement: ast.stmt) -> None:
+    def _add_statement(self, statement: ast.stmt) -> None:
         indent = self.draft.indent_of(statement) or ""
         self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
 
@@ -247,7 +266,7 @@ class _Partition:
             case _:
                 return False
         return self._only_assigns(statement) and all(
-            self._count_of(name)
+            self._binding_count(name)
             == sum(
                 isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
             )
@@ -262,7 +281,7 @@ class _Partition:
                 return self._is_available(test) and all(map(self._only_assigns, [*body, *orelse]))
         return False
 
-    def _count_of(self, name: str) -> int:
+    def _binding_count(self, name: str) -> int:
         """Return how often the function binds a name, its parameters included."""
         stores = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
         return sum(n.id == name for n in stores) + sum(
@@ -272,11 +291,11 @@ class _Partition:
     def _largest_movable(self, node: ast.AST) -> Iterator[ast.expr]:
         """Yield the largest expressions that depend on varied values and can be computed before the call."""
         if isinstance(node, ast.Lambda | ast.JoinedStr | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends(node):
+            if isinstance(node, ast.JoinedStr) and self._is_available(node) and self._depends_on_varied(node):
                 yield node
             return
         is_read = not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
-        if isinstance(node, ast.expr) and is_read and self._is_available(node) and self._depends(node):
+        if isinstance(node, ast.expr) and is_read and self._is_available(node) and self._depends_on_varied(node):
             if not is_protected(self.draft, node) and not isinstance(node, ast.Starred | ast.Slice):
                 yield node
             return
@@ -302,12 +321,12 @@ class _Partition:
         return False
 
     def _is_tensor(self, node: ast.expr) -> bool:
-        return ast.unparse(node) in self.readings.tensors and not self._is_written(node)
+        return ast.unparse(node) in self.readings.tensors and not self._is_assigned(node)
 
-    def _is_written(self, node: ast.expr) -> bool:
+    def _is_assigned(self, node: ast.expr) -> bool:
         """Return whether the function assigns what an expression reads, or a part that leads to it."""
         while True:
-            if dotted(node) in self._written:
+            if dotted(node) in self._assigned_names:
                 return True
             if not isinstance(node, ast.Attribute | ast.Subscript):
                 return False
@@ -319,10 +338,10 @@ class _Partition:
             return True
         if isinstance(node, ast.expr) and self._is_size(node):
             return True
-        if isinstance(node, ast.Name) and node.id in self._known:
+        if isinstance(node, ast.Name) and node.id in self._available_names:
             return True
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(node) in self.readings.plain:
-            return not self._is_written(node)
+            return not self._is_assigned(node)
         if isinstance(node, ast.Call):
             arguments = arguments_of(node)
             return self._can_run_before_call(node.func) and all(map(self._is_available, arguments))
@@ -333,10 +352,10 @@ class _Partition:
     def _can_run_before_call(self, function: ast.expr) -> bool:
         """Return whether a function can run before the call: a builtin, a module's function, or a string's method."""
         name = dotted(function)
-        if name.rpartition(".")[2] in TIMED:
+        if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False
         if isinstance(function, ast.Name):
-            return name in _BUILTINS and name not in self._written
+            return name in _BUILTINS and name not in self._assigned_names
         return isinstance(function, ast.Attribute) and (
             self._is_imported(function) or self._is_available(function.value)
         )
@@ -346,19 +365,19 @@ class _Partition:
         root = dotted(node).partition(".")[0]
         imports = [alias for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import) for alias in part.names]
         names = {alias.asname or alias.name.partition(".")[0] for alias in imports if not _is_torch(alias.name)}
-        return root in names and root not in self._written
+        return root in names and root not in self._assigned_names
 
-    def _depends(self, node: ast.AST) -> bool:
+    def _depends_on_varied(self, node: ast.AST) -> bool:
         """Return whether a piece of code depends on varied values."""
         for part in ast.walk(node):
-            if isinstance(part, ast.Name) and part.id in self._dependent:
+            if isinstance(part, ast.Name) and part.id in self._dependent_names:
                 return True
             if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and ast.unparse(part) in self.readings.varied:
                 return True
         return False
 
 
-def _target(node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
+def _changed_object(node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
     """Return the object that an assignment to an expression changes: for an item, its container."""
     return node.value if isinstance(node, ast.Subscript) else node
 

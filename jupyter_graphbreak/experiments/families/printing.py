@@ -19,16 +19,27 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "output"
-_CONFIG = "torch._dynamo.config."
+_CONFIG_PREFIX = "torch._dynamo.config."
 #: If more calls than this move, the title does not name them.
 _MAX_NAMED_CALLS = 2
-_LEVELS = {"debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once"}
+_LOGGING_METHODS = {
+    "debug",
+    "info",
+    "warning",
+    "warn",
+    "error",
+    "critical",
+    "exception",
+    "log",
+    "warning_once",
+    "info_once",
+}
 _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
 
 #: An assumption about messages that compiled code leaves out: a trial shows only the loss of written messages.
-_LEVEL_STAYS = "its messages are lost as soon as the logger's level is lowered"
+_LEVEL_ASSUMPTION = "its messages are lost as soon as the logger's level is lowered"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -36,7 +47,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    statement = _deferrable(problem, site)
+    statement = _deferrable_statement(problem, site)
     if statement is None:
         return
     function = entry_function(problem, site)
@@ -48,18 +59,18 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if function is not None and function_name in {"print", "warnings.warn"}:
         setting = f"builtins.{function_name}" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
-        yield Proposal(FAMILY, title, settings={f"{_CONFIG}reorderable_logging_functions": [setting]})
+        yield Proposal(FAMILY, title, settings={f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]})
     method = function_name.rpartition(".")[2]
     assumptions: tuple[str, ...] = ()
-    if method in _LEVELS and not function_name.startswith("warn"):
-        assumptions = (_LEVEL_STAYS,)
-        known = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
-        name = "ignore_logging_functions" if known else "ignore_logger_methods"
+    if method in _LOGGING_METHODS and not function_name.startswith("warn"):
+        assumptions = (_LEVEL_ASSUMPTION,)
+        has_new_setting = any("ignore_logging_functions" in hint for hint in problem.break_.hints)
+        name = "ignore_logging_functions" if has_new_setting else "ignore_logger_methods"
         ignored = f"logging.{'' if function_name.startswith('logging.') else 'Logger.'}{method}"
         title = f"Leave `{ignored}` out of compiled code"
-        yield Proposal(FAMILY, title, settings={_CONFIG + name: [ignored]}, assumptions=assumptions)
-    torch, needed = site.torch()
-    splices = list(needed)
+        yield Proposal(FAMILY, title, settings={_CONFIG_PREFIX + name: [ignored]}, assumptions=assumptions)
+    torch, import_splices = site.import_torch()
+    splices = list(import_splices)
     for node in (
         _all_output_statements(problem, site, site.function, statement) if site.function is not None else [statement]
     ):
@@ -67,9 +78,9 @@ def propose(problem: Problem) -> Iterator[Proposal]:
             text = site.draft.text_of(node)
             lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
             splices.append(site.draft.statement_replacement(node, lines))
-    prints = method in {"print", "pprint", "write"}
-    verb = "Print" if prints else "Warn" if function_name in {"warnings.warn", "warn"} else "Log"
-    yield from site.edit(FAMILY, f"{verb} only when not compiling", splices, assumptions=assumptions)
+    is_print = method in {"print", "pprint", "write"}
+    verb = "Print" if is_print else "Warn" if function_name in {"warnings.warn", "warn"} else "Log"
+    yield from site.propose_edit(FAMILY, f"{verb} only when not compiling", splices, assumptions=assumptions)
 
 
 def _output_function(statement: ast.stmt) -> str | None:
@@ -78,29 +89,29 @@ def _output_function(statement: ast.stmt) -> str | None:
         return None
     name = dotted(statement.value.func)
     method = name.rpartition(".")[2]
-    of = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
-    is_log = method in _LEVELS and "log" in of.lower()
+    receiver = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
+    is_log = method in _LOGGING_METHODS and "log" in receiver.lower()
     return name if is_log or name in _OUTPUT_FUNCTIONS else None
 
 
-def _deferrable(problem: Problem, site: Site) -> ast.stmt | None:
+def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
     """Return the statement at a break that only writes output or checks something."""
     statement = site.statement
     if isinstance(statement, ast.Expr | ast.Raise):
-        enclosing = next(site.draft.ancestors(statement))
+        outer = next(site.draft.ancestors(statement))
         if (
-            isinstance(enclosing, ast.If)
-            and enclosing in deferral.tests_that_broke(problem, site)
-            and _only_writes_or_raises(enclosing)
+            isinstance(outer, ast.If)
+            and outer in deferral.statements_with_breaking_tests(problem, site)
+            and _only_writes_or_raises(outer)
         ):
-            return enclosing
+            return outer
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
             return None
         rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
-        marked = isinstance(statement, ast.Expr) and "delete the call" in rewrites
-        return statement if not marked else None
+        is_marker = isinstance(statement, ast.Expr) and "delete the call" in rewrites
+        return statement if not is_marker else None
     if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_writes_or_raises(statement)):
-        return statement if statement in deferral.tests_that_broke(problem, site) else None
+        return statement if statement in deferral.statements_with_breaking_tests(problem, site) else None
     return None
 
 
@@ -115,34 +126,40 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
     statements = _all_output_statements(problem, site, function, statement)
     title = _title(statements)
     for cloned in (False, True):
-        parts = [deferral.defer(draft, function, node, cloned=cloned) for node in statements]
-        found = [part for part in parts if part is not None]
-        texts = deferral.run_after_call(site, function, found) if len(found) == len(parts) else None
+        parts = [deferral.defer(draft, function, node, clones_changed=cloned) for node in statements]
+        deferred = [part for part in parts if part is not None]
+        texts = deferral.move_after_call(site, function, deferred) if len(deferred) == len(parts) else None
         if texts is None:
             return
         tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
-        passed = crossing.conditions_after(site, function, statements)
-        conditions = (*map(site.condition, tests), *passed)
+        passed_conditions = crossing.conditions_after(site, function, statements)
+        conditions = (*map(site.condition, tests), *passed_conditions)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
 
 
 def _title(statements: list[ast.stmt]) -> str:
-    """Name what moves after the call: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
-    writes: set[str] = set()
-    runs: dict[str, None] = {}
-    checks = False
+    """Return a title for what moves: "Print after the call", "Run `opt.step()`, write messages and check ..."."""
+    output_functions: set[str] = set()
+    called_functions: dict[str, None] = {}
+    has_checks = False
     for node in (node for statement in statements for node in ast.walk(statement)):
         if isinstance(node, ast.Raise | ast.Assert):
-            checks = True
+            has_checks = True
         elif isinstance(node, ast.Expr) and (name := _output_function(node)) is not None:
-            writes.add(name)
+            output_functions.add(name)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            runs[f"`{dotted(node.value.func)}()`"] = None
-    parts = [f"run {' and '.join(runs) if len(runs) <= _MAX_NAMED_CALLS else 'calls'}"] if runs else []
-    if writes:
-        parts.append("print" if writes == {"print"} and not runs and not checks else "write messages")
-    if checks:
+            called_functions[f"`{dotted(node.value.func)}()`"] = None
+    parts = (
+        [f"run {' and '.join(called_functions) if len(called_functions) <= _MAX_NAMED_CALLS else 'calls'}"]
+        if called_functions
+        else []
+    )
+    if output_functions:
+        parts.append(
+            "print" if output_functions == {"print"} and not called_functions and not has_checks else "write messages"
+        )
+    if has_checks:
         parts.append("check")
     text = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]])) if parts else "run it"
     return f"{text[:1].upper()}{text[1:]} after the call"
@@ -150,18 +167,18 @@ def _title(statements: list[ast.stmt]) -> str:
 
 def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
     """Return all output statements of a function: they must move together to keep their order."""
-    broken = deferral.tests_that_broke(problem, site)
-    found: list[ast.stmt] = []
+    breaking_tests = deferral.statements_with_breaking_tests(problem, site)
+    statements: list[ast.stmt] = []
     nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]
-    own = [part for part in nodes if site.draft.enclosing_function(part) is function]
-    for part in sorted(own, key=lambda node: (node.lineno, node.col_offset)):
-        inside = any(part in ast.walk(outer) for outer in found)
+    nodes_of_function = [part for part in nodes if site.draft.enclosing_function(part) is function]
+    for part in sorted(nodes_of_function, key=lambda node: (node.lineno, node.col_offset)):
+        is_inside = any(part in ast.walk(outer) for outer in statements)
         writes = _output_function(part) is not None or (
-            part in broken and (isinstance(part, ast.Assert) or _is_check(part))
+            part in breaking_tests and (isinstance(part, ast.Assert) or _is_check(part))
         )
-        if not inside and (part is statement or writes):
-            found.append(part)
-    return found
+        if not is_inside and (part is statement or writes):
+            statements.append(part)
+    return statements
 
 
 def _is_check(statement: ast.stmt) -> bool:

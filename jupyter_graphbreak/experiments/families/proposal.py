@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Problem:
-    """A break, as the families read it.
+    """A break to remove, with the report and the source texts.
 
     Parameters
     ----------
@@ -23,14 +23,14 @@ class Problem:
         The break to remove. Its location and stacks refer to lines of ``texts``.
     texts : mapping
         The whole text of each source, by the source's id; the text of a cell contains the magic's line.
-    taken : frozenset of str
+    taken_names : frozenset of str
         Names that the program must not assign; empty if the program is a function, which has its own names.
     """
 
     report: Report
     break_: Break
     texts: Mapping[str, str]
-    taken: frozenset[str] = frozenset()
+    taken_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Proposal:
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as the ends of sentences.
-    inner : tuple of InnerCall
+    inner_calls : tuple of InnerCall
         The modules to compile inside the function, which is called uncompiled.
     """
 
@@ -121,11 +121,11 @@ class Proposal:
     conditions: tuple[Condition, ...] = ()
     compiles_itself: bool = False
     assumptions: tuple[str, ...] = ()
-    inner: tuple[InnerCall, ...] = ()
+    inner_calls: tuple[InnerCall, ...] = ()
 
     @property
     def kind(self) -> Literal["edit", "setting", "switch"]:
-        """The kind of the change."""
+        """The kind of the change: an edit of texts, a setting, or a switch."""
         if self.texts:
             return "edit"
         return "setting" if self.settings else "switch"

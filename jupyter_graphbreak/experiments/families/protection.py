@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.arms import is_free_of_effects
+from jupyter_graphbreak.experiments.families.branch_sides import has_no_side_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import dotted
@@ -23,10 +23,10 @@ _ACCEPTS_EVERY_TENSOR = {
     "len", "item", "isinstance", "hasattr", "equal", "allclose", "is_nonzero", "relu", "sigmoid", "tanh",
     "is_floating_point", "get", "keys", "values", "is_tensor", "is_grad_enabled", "is_compiling",
 }  # fmt: skip
-_SIZES = {"shape", "ndim"}
+_SIZE_ATTRIBUTES = {"shape", "ndim"}
 
 
-def may_raise(node: ast.expr) -> ast.expr | None:
+def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
     """Return the first part of an expression that may raise for some sizes and numbers, as far as its syntax shows."""
     for part in ast.walk(node):
         if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] not in _ACCEPTS_EVERY_TENSOR:
@@ -39,9 +39,9 @@ def may_raise(node: ast.expr) -> ast.expr | None:
 
 
 def assumptions_of(
-    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), decided: int = 0
+    draft: Draft, tests: Iterable[ast.expr], further_code: Iterable[ast.AST] = (), decided_count: int = 0
 ) -> list[str]:
-    """Return the assumptions of a change that computes both sides of some tests, and all operands of the tests.
+    """Return the assumptions of a change that computes all operands and both sides of some tests.
 
     Parameters
     ----------
@@ -49,89 +49,95 @@ def assumptions_of(
         Tests of branches, conditional expressions and loops whose sides are all computed.
     further_code : iterable of ast.AST
         Further code that runs in cases in which it did not run before.
-    decided : int
+    decided_count : int
         The number of operands of the first test that Python still decides, besides those that its syntax shows.
     """
     tests = list(tests)
-    found: list[ast.expr] = []
+    risky_parts: list[ast.expr] = []
     for test in tests:
         for operation in (node for node in ast.walk(test) if isinstance(node, ast.BoolOp)):
             # Python still decides the operands before the rest.
-            rest = split_test(operation, decided if operation is tests[0] else 0)[0]
-            values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
-            found += [part for part in map(may_raise, values[1:]) if part is not None]
-            kept = operation.values[: -len(values)]
-            found += uses_of_optional(draft, operation, values[1:], kept=kept, used=values[:1])
-            asking = [n for n, value in enumerate(values) if _tests_class_or_attribute(value)]
-            found += values[asking[0] + 1 :] if asking else []
+            rest_of_test = split_test(operation, decided_count if operation is tests[0] else 0)[0]
+            values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
+            risky_parts += [part for part in map(first_part_that_may_raise, values[1:]) if part is not None]
+            earlier_operands = operation.values[: -len(values)]
+            risky_parts += uses_of_optional_values(
+                draft, operation, values[1:], decided_operands=earlier_operands, evaluated_operands=values[:1]
+            )
+            class_tests = [index for index, value in enumerate(values) if _tests_class_or_attribute(value)]
+            risky_parts += values[class_tests[0] + 1 :] if class_tests else []
     for test in tests:
-        rest = split_test(test, decided if test is tests[0] else 0)[0]
-        values = rest.values if isinstance(rest, ast.BoolOp) else [rest]
-        kept = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
-        found += uses_of_optional(draft, test, _sides_of(draft, test), kept=kept, used=values)
+        rest_of_test = split_test(test, decided_count if test is tests[0] else 0)[0]
+        values = rest_of_test.values if isinstance(rest_of_test, ast.BoolOp) else [rest_of_test]
+        earlier_operands = test.values[: -len(values)] if isinstance(test, ast.BoolOp) else []
+        risky_parts += uses_of_optional_values(
+            draft, test, _sides_of(draft, test), decided_operands=earlier_operands, evaluated_operands=values
+        )
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
-        found += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
+        risky_parts += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
-        for node in dict.fromkeys(found)
+        for node in dict.fromkeys(risky_parts)
     ]
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
-    """Whether an expression asks for the class or an attribute of an object, which trials do not change."""
+    """Return whether an expression asks for the class or an attribute of an object, which trials do not change."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     return any(dotted(call.func) in {"hasattr", "isinstance", "callable"} for call in calls)
 
 
 def is_protected(draft: Draft, node: ast.AST) -> bool:
-    """Whether an enclosing expression may skip an expression of a statement."""
+    """Return whether an enclosing expression may skip an expression of a statement."""
     inner = node
-    for enclosing in draft.ancestors(node):
-        if isinstance(enclosing, ast.stmt):
+    for outer in draft.ancestors(node):
+        if isinstance(outer, ast.stmt):
             return False
-        decides = isinstance(enclosing, ast.BoolOp) and inner is not enclosing.values[0]
-        chosen = isinstance(enclosing, ast.IfExp) and inner is not enclosing.test
-        if decides or chosen or isinstance(enclosing, ast.Lambda | ast.comprehension | ast.GeneratorExp):
+        is_later_operand = isinstance(outer, ast.BoolOp) and inner is not outer.values[0]
+        is_chosen = isinstance(outer, ast.IfExp) and inner is not outer.test
+        if is_later_operand or is_chosen or isinstance(outer, ast.Lambda | ast.comprehension | ast.GeneratorExp):
             return True
-        if isinstance(enclosing, ast.ListComp | ast.SetComp | ast.DictComp):
+        if isinstance(outer, ast.ListComp | ast.SetComp | ast.DictComp):
             return True
-        inner = enclosing
+        inner = outer
     return False
 
 
 def is_handled(draft: Draft, node: ast.AST) -> bool:
-    """Whether an enclosing statement of the same function may handle what a piece of code raises."""
+    """Return whether an enclosing statement of the same function may handle what a piece of code raises."""
     inner = node
-    for enclosing in draft.ancestors(node):
-        if isinstance(enclosing, FunctionNode):
+    for outer in draft.ancestors(node):
+        if isinstance(outer, FunctionNode):
             return False
-        if isinstance(enclosing, ast.Try | ast.TryStar) and inner in enclosing.body:
-            if any(_may_handle(node, handler.type) for handler in enclosing.handlers):
+        if isinstance(outer, ast.Try | ast.TryStar) and inner in outer.body:
+            if any(_may_handle(node, handler.type) for handler in outer.handlers):
                 return True
-        elif isinstance(enclosing, ast.With) and inner in enclosing.body:
-            contexts = (item.context_expr for item in enclosing.items)
+        elif isinstance(outer, ast.With) and inner in outer.body:
+            contexts = (item.context_expr for item in outer.items)
             if any(_may_suppress(draft, node, context) for context in contexts):
                 return True
-        inner = enclosing
+        inner = outer
     return False
 
 
 def _may_handle(node: ast.AST, errors: ast.expr | None) -> bool:
-    """Whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
+    """Return whether exceptions of some classes may come from a piece of code; ``item()`` raises only RuntimeError."""
     names = {dotted(part) for part in (errors.elts if isinstance(errors, ast.Tuple) else [errors]) if part is not None}
     reads_number = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "item"
     return not (reads_number and names and names.isdisjoint({"RuntimeError", "Exception", "BaseException"}))
 
 
 def _may_suppress(draft: Draft, node: ast.AST, context: ast.expr) -> bool:
-    """Whether a context may suppress what code raises, as far as its name and its definition in the source show."""
+    """Return whether a context may suppress what code raises, judging by its name and its definition."""
     name = dotted(context.func if isinstance(context, ast.Call) else context).rpartition(".")[2]
     if name == "suppress" and isinstance(context, ast.Call):
         return any(_may_handle(node, error) for error in context.args)
-    own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name]
+    definitions = [
+        part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode | ast.ClassDef) and part.name == name
+    ]
     return any(
         (isinstance(part, ast.Try) and bool(part.handlers)) or (isinstance(part, ast.Return) and part.value is not None)
-        for definition in own
+        for definition in definitions
         for part in ast.walk(definition)
     )
 
@@ -146,7 +152,7 @@ def _sides_of(draft: Draft, test: ast.expr) -> Iterator[ast.AST]:
 
 
 def _is_risky(draft: Draft, node: ast.expr) -> bool:
-    """Whether an expression may raise in a way that trials on different inputs do not show."""
+    """Return whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Call):
@@ -161,15 +167,15 @@ def _is_called(function: FunctionNode, name: str) -> bool:
 
 
 def _is_harmless(function: FunctionNode) -> bool:
-    """Whether a function of the source has no side effects and never raises, as far as its syntax shows."""
+    """Return whether a function of the source has no side effects and never raises, as far as its syntax shows."""
     leaves = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
     nodes = list(ast.walk(function))
-    effects = any(isinstance(node, ast.Call) and not is_free_of_effects(node) for node in nodes)
+    effects = any(isinstance(node, ast.Call) and not has_no_side_effects(node) for node in nodes)
     return not effects and not any(isinstance(node, leaves) for node in nodes)
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
-    """Whether Python may divide by zero here: the divisor is neither a constant nor, by its syntax, a tensor."""
+    """Return whether Python may divide by zero here: the divisor is neither a constant nor, by its syntax, a tensor."""
     if not isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div) or isinstance(node.left, ast.JoinedStr):
         return False
     if isinstance(node.right, ast.Constant):
@@ -182,10 +188,10 @@ def _divides_by_unknown(node: ast.BinOp) -> bool:
 
 
 def _is_of_size(node: ast.expr) -> bool:
-    """Whether an expression is a size or a shape."""
+    """Return whether an expression is a size or a shape."""
     match node:
         case ast.Attribute():
-            return node.attr in _SIZES
+            return node.attr in _SIZE_ATTRIBUTES
         case ast.Subscript():
             return _is_of_size(node.value)
         case ast.Call():
@@ -193,16 +199,16 @@ def _is_of_size(node: ast.expr) -> bool:
     return False
 
 
-_IDENTITIES = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+_COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 
-def uses_of_optional(
+def uses_of_optional_values(
     draft: Draft,
     test: ast.expr,
     nodes: Iterable[ast.AST],
     *,
-    kept: Sequence[ast.expr] = (),
-    used: Sequence[ast.expr] = (),
+    decided_operands: Sequence[ast.expr] = (),
+    evaluated_operands: Sequence[ast.expr] = (),
 ) -> Iterator[ast.expr]:
     """Yield the expressions in some code that raise if a value is ``None``, although the source allows ``None``.
 
@@ -212,9 +218,9 @@ def uses_of_optional(
         The test that protects the code.
     nodes : iterable of ast.AST
         The code that a change runs regardless of the test's result.
-    kept : sequence of ast.expr
+    decided_operands : sequence of ast.expr
         The operands of the test that Python still decides first.
-    used : sequence of ast.expr
+    evaluated_operands : sequence of ast.expr
         The operands that the original always evaluates when it reaches the test.
     """
     function = draft.enclosing_function(test)
@@ -222,8 +228,8 @@ def uses_of_optional(
         return
     scope = draft.enclosing(function, ast.ClassDef) or function
     names = {*_optional_parameters(function), *_optional_values(scope)}
-    names -= {dotted(part) for operand in kept for part in ast.walk(operand)}
-    names -= _settled_names(draft, test, used, names)
+    names -= {dotted(part) for operand in decided_operands for part in ast.walk(operand)}
+    names -= _names_known_not_none(draft, test, evaluated_operands, names)
     for node in nodes:
         for part in ast.walk(node):
             parent = next(draft.ancestors(part), None)
@@ -283,7 +289,7 @@ def _needs_value(parent: ast.AST | None, part: ast.expr) -> bool:
     """Return whether an expression raises if a part of it is ``None``."""
     match parent:
         case ast.Compare():
-            return not any(isinstance(op, _IDENTITIES) for op in parent.ops)
+            return not any(isinstance(op, _COMPARISONS_WITH_NONE) for op in parent.ops)
         case ast.UnaryOp():
             return not isinstance(parent.op, ast.Not)
         case ast.Attribute() | ast.Subscript():
@@ -293,24 +299,30 @@ def _needs_value(parent: ast.AST | None, part: ast.expr) -> bool:
     return isinstance(parent, ast.BinOp)
 
 
-def _settled_names(draft: Draft, test: ast.expr, used: Sequence[ast.expr], names: set[str]) -> set[str]:
+def _names_known_not_none(
+    draft: Draft, test: ast.expr, evaluated_operands: Sequence[ast.expr], names: set[str]
+) -> set[str]:
     """Return the names that code before a test uses or tests, so that they are not ``None`` at the test."""
-    settled: set[str] = set()
-    before: list[ast.AST] = [*used]
+    known_names: set[str] = set()
+    earlier_nodes: list[ast.AST] = [*evaluated_operands]
     inner: ast.AST = test
     for outer in draft.ancestors(test):
         if isinstance(outer, FunctionNode):
             break
         if isinstance(outer, ast.If | ast.IfExp | ast.While) and inner is not outer.test:
-            settled |= {dotted(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)}
+            known_names |= {dotted(part) for part in ast.walk(outer.test) if isinstance(part, ast.Name | ast.Attribute)}
         inner = outer
     statement = draft.enclosing(test, ast.stmt)
     while statement is not None:
         block = draft.block_of(statement)
-        before += block[: block.index(statement)]
-        around = next(draft.ancestors(statement), None)
-        statement = around if isinstance(around, ast.stmt) and not isinstance(around, FunctionNode) else None
-    for node in before:
+        earlier_nodes += block[: block.index(statement)]
+        outer_statement = next(draft.ancestors(statement), None)
+        statement = (
+            outer_statement
+            if isinstance(outer_statement, ast.stmt) and not isinstance(outer_statement, FunctionNode)
+            else None
+        )
+    for node in earlier_nodes:
         is_test = isinstance(node, ast.If | ast.Assert)
         for part in ast.walk(node.test if isinstance(node, ast.If | ast.Assert) else node):
             if not isinstance(part, ast.Name | ast.Attribute) or (name := dotted(part)) not in names:
@@ -318,5 +330,5 @@ def _settled_names(draft: Draft, test: ast.expr, used: Sequence[ast.expr], names
             parent = next(draft.ancestors(part), None)
             is_assigned = isinstance(parent, ast.Assign) and part in parent.targets and not _may_be_none(parent.value)
             if is_test or is_assigned or _needs_value(parent, part):
-                settled.add(name)
-    return settled
+                known_names.add(name)
+    return known_names

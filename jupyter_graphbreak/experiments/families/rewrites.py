@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.families.conditions import split_test, tenso
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import dotted, site_of, step_of
+from jupyter_graphbreak.experiments.families.site import dotted, indentation_step, site_of
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 FAMILY = "rewrite"
 
-#: Dynamo makes the number a tensor without dimensions.
-_RESULT_IS_DOUBLE = "with a tensor of integers, the number makes the compiled result float64"
+#: Dynamo turns the number into a tensor without dimensions.
+_DOUBLE_RESULT_ASSUMPTION = "with a tensor of integers, the number makes the compiled result float64"
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -31,17 +31,17 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    known = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    rewrite_names = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
     for rule in (
-        *(_RULES[rewrite] for rewrite in known if rewrite in _RULES),
+        *(_RULES[rewrite_name] for rewrite_name in rewrite_names if rewrite_name in _RULES),
         _map_as_comprehension,
         _drop_progress_bar,
-        _random_number,
+        _draw_with_uniform,
     ):
         yield from rule(site)
 
 
-def _call_of(site: Site, *names: str) -> ast.Call | None:
+def _call_with_name(site: Site, *names: str) -> ast.Call | None:
     """Return the call at a break or in its statement whose function or method has one of the names."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
@@ -50,31 +50,37 @@ def _call_of(site: Site, *names: str) -> ast.Call | None:
     return None
 
 
-def _random_in_place(site: Site) -> Iterator[Proposal]:
-    call = _call_of(site, "random_")
+def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
+    call = _call_with_name(site, "random_")
     if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
         return
-    torch, needed = site.torch()
+    torch, import_splices = site.import_torch()
     tensor = site.draft.text_of(call.func.value)
     bounds = [argument(site.draft, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
-    drawn = f"{torch}.randint_like({tensor}, {low}, {high})"
-    new = f"{tensor}.copy_({drawn})" if isinstance(call.func.value, ast.Name | ast.Attribute) else drawn
-    yield from site.edit(FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new), *needed])
+    random_tensor = f"{torch}.randint_like({tensor}, {low}, {high})"
+    new_text = (
+        f"{tensor}.copy_({random_tensor})" if isinstance(call.func.value, ast.Name | ast.Attribute) else random_tensor
+    )
+    yield from site.propose_edit(
+        FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new_text), *import_splices]
+    )
 
 
-def _deep_copy(site: Site) -> Iterator[Proposal]:
-    call = _call_of(site, "deepcopy")
+def _copy_with_clone(site: Site) -> Iterator[Proposal]:
+    call = _call_with_name(site, "deepcopy")
     if call is None or len(call.args) != 1:
         return
     tensor = operand(site.draft.text_of(call.args[0]))
-    new = f"{tensor}.detach().clone()"
-    whole = site.draft.replacement(call, f"{new}.requires_grad_({tensor}.requires_grad)")
-    yield from site.edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
-    yield from site.edit(FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new)])
+    new_text = f"{tensor}.detach().clone()"
+    whole = site.draft.replacement(call, f"{new_text}.requires_grad_({tensor}.requires_grad)")
+    yield from site.propose_edit(FAMILY, "Copy the tensor with detach().clone()", [whole])
+    yield from site.propose_edit(
+        FAMILY, "Copy the values with detach().clone()", [site.draft.replacement(call, new_text)]
+    )
 
 
-def _requires_grad(site: Site) -> Iterator[Proposal]:
+def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
     """Write ``x.requires_grad = flag`` as a call, or take the tensor out of autograd."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
@@ -85,16 +91,16 @@ def _requires_grad(site: Site) -> Iterator[Proposal]:
     tensor = site.draft.text_of(target.value)
     if isinstance(statement.value, ast.Constant) and statement.value.value is False:
         splice = site.draft.statement_replacement(statement, [f"{tensor} = {tensor}.detach()"])
-        yield from site.edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
+        yield from site.propose_edit(FAMILY, "Take the tensor out of autograd with detach()", [splice])
     value = argument(site.draft, statement.value)
     splice = site.draft.statement_replacement(statement, [f"{tensor}.requires_grad_({value})"])
-    yield from site.edit(FAMILY, "Set the flag with requires_grad_()", [splice])
-    yield from site.edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
+    yield from site.propose_edit(FAMILY, "Set the flag with requires_grad_()", [splice])
+    yield from site.propose_edit(FAMILY, "Leave the flag unchanged", [site.draft.deletion(statement)])
 
 
-def _in_place_flag(site: Site) -> Iterator[Proposal]:
+def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
     """Remove a gradient flag from an intermediate tensor."""
-    call = _call_of(site, "requires_grad_")
+    call = _call_with_name(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
     is_statement = isinstance(site.statement, ast.Expr) and site.statement.value is call
@@ -103,20 +109,20 @@ def _in_place_flag(site: Site) -> Iterator[Proposal]:
         if is_statement
         else site.draft.replacement(call, site.draft.text_of(call.func.value))
     )
-    yield from site.edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
+    yield from site.propose_edit(FAMILY, "Leave requires_grad_() out: only the values are used", [splice])
 
 
-def _assertion(site: Site) -> Iterator[Proposal]:
+def _check_in_graph(site: Site) -> Iterator[Proposal]:
     """Check within the graph, with a constant message."""
     statement = site.statement
-    torch, needed = site.torch()
-    kept = ""
+    torch, import_splices = site.import_torch()
+    remaining_check = ""
     if isinstance(statement, ast.Raise):
         statement = next((node for node in site.draft.ancestors(statement) if isinstance(node, ast.If)), statement)
     if isinstance(statement, ast.Assert):
         condition, message_node = tensor_condition(site.draft, statement.test, torch), statement.msg
     elif isinstance(statement, ast.If) and _only_raises(statement):
-        test, kept = split_test(statement.test)
+        test, remaining_check = split_test(statement.test)
         failed = tensor_condition(site.draft, test, torch)
         condition = f"{torch}.logical_not({failed})" if failed is not None else None
         raised = statement.body[0].exc if isinstance(statement.body[0], ast.Raise) else None
@@ -129,12 +135,12 @@ def _assertion(site: Site) -> Iterator[Proposal]:
     message = site.draft.text_of(message_node) if message_node is not None and is_text else '"check failed"'
     check = f"{torch}._assert_async({condition}, {message})"
     lines = [check]
-    if kept and isinstance(statement, ast.If):
-        lines = [f"if {kept}:", f"{step_of(site.draft, statement)}{check}"]
+    if remaining_check and isinstance(statement, ast.If):
+        lines = [f"if {remaining_check}:", f"{indentation_step(site.draft, statement)}{check}"]
     splice = site.draft.statement_replacement(statement, lines)
-    granted = assumptions_of(site.draft, tests := [statement.test])
+    assumptions = assumptions_of(site.draft, tests := [statement.test])
     title = "Check within the graph: a failed check raises RuntimeError"
-    yield from site.edit(FAMILY, title, [splice, *needed], tests, granted)
+    yield from site.propose_edit(FAMILY, title, [splice, *import_splices], tests, assumptions)
 
 
 def _only_raises(branch: ast.If) -> bool:
@@ -148,35 +154,37 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
         return
     if dotted(loop.iter.func).rpartition(".")[2] not in {"tqdm", "track"}:
         return
-    torch, needed = site.torch()
-    items, whole = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
-    new = f"({items} if {torch}.compiler.is_compiling() else {whole})"
-    splice = site.draft.replacement(loop.iter, new)
-    yield from site.edit(FAMILY, "Loop without the progress bar when compiling", [splice, *needed])
+    torch, import_splices = site.import_torch()
+    items, iterable = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
+    new_iterable = f"({items} if {torch}.compiler.is_compiling() else {iterable})"
+    splice = site.draft.replacement(loop.iter, new_iterable)
+    yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice, *import_splices])
 
 
-def _random_number(site: Site) -> Iterator[Proposal]:
+def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
     """Write ``random.random()``, which Dynamo does not know, as ``random.uniform(0, 1)``: the same number."""
-    call = _call_of(site, "random")
+    call = _call_with_name(site, "random")
     if call is None or dotted(call.func) != "random.random" or call.args or call.keywords:
         return
     splice = site.draft.replacement(call, "random.uniform(0, 1)")
-    yield from site.edit(FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_RESULT_IS_DOUBLE])
+    yield from site.propose_edit(
+        FAMILY, "Draw with random.uniform(0, 1)", [splice], assumptions=[_DOUBLE_RESULT_ASSUMPTION]
+    )
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     """Write ``list(map(f, xs))`` as a comprehension."""
-    call = _call_of(site, "list", "tuple")
+    call = _call_with_name(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
     if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
         return
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):
         return
-    each = fresh_name(site.draft, "each")
-    loop = f"{site.draft.text_of(function)}({each}) for {each} in {operand(site.draft.text_of(items))}"
-    new = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
-    yield from site.edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new)])
+    item_name = fresh_name(site.draft, "each")
+    loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {operand(site.draft.text_of(items))}"
+    new_text = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
+    yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
 
 
 #: A conversion of ``%``, and the conversions that ``str.format`` writes in the same way.
@@ -185,58 +193,58 @@ _NUMBER_CONVERSIONS = frozenset("eEfFgG")
 _TEXT_CONVERSIONS = frozenset("sr")
 
 
-def _format_with_a_method(site: Site) -> Iterator[Proposal]:
+def _format_with_str_format(site: Site) -> Iterator[Proposal]:
     """Write ``"%.2f" % y`` as ``"{:.2f}".format(y)``: Dynamo formats after the graph, but computes ``%`` in it."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     operation = next((part for part in nodes if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)), None)
     if operation is None or not isinstance(operation.left, ast.Constant) or not isinstance(operation.left.value, str):
         return
-    template = _braces(operation.left.value)
+    template = _str_format_template(operation.left.value)
     values = operation.right.elts if isinstance(operation.right, ast.Tuple) else [operation.right]
     if template is None or any(isinstance(value, ast.Starred) for value in values):
         return
-    given = ", ".join(argument(site.draft, value) for value in values)
-    splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({given})")
-    yield from site.edit(FAMILY, "Format with str.format instead of %", [splice])
+    arguments_text = ", ".join(argument(site.draft, value) for value in values)
+    splice = site.draft.replacement(operation, f"{ast.unparse(ast.Constant(template))}.format({arguments_text})")
+    yield from site.propose_edit(FAMILY, "Format with str.format instead of %", [splice])
 
 
-def _braces(template: str) -> str | None:
-    """Return a template of ``%`` as one of ``str.format``; ``None`` if a conversion has no equivalent."""
+def _str_format_template(template: str) -> str | None:
+    """Turn a template of ``%`` into one of ``str.format``; ``None`` if a conversion has no equivalent."""
     parts: list[str] = []
-    end = 0
+    literal_start = 0
     for sign in re.finditer("%", template):
-        if sign.start() < end:
+        if sign.start() < literal_start:
             continue
         conversion = _CONVERSION.match(template, sign.start())
-        replacement = _replacement(conversion) if conversion is not None else None
+        replacement = _replacement_field(conversion) if conversion is not None else None
         if conversion is None or replacement is None:
             return None
-        parts += [template[end : conversion.start()].replace("{", "{{").replace("}", "}}"), replacement]
-        end = conversion.end()
-    return "".join([*parts, template[end:].replace("{", "{{").replace("}", "}}")])
+        parts += [template[literal_start : conversion.start()].replace("{", "{{").replace("}", "}}"), replacement]
+        literal_start = conversion.end()
+    return "".join([*parts, template[literal_start:].replace("{", "{{").replace("}", "}}")])
 
 
-def _replacement(conversion: re.Match[str]) -> str | None:
+def _replacement_field(conversion: re.Match[str]) -> str | None:
     """Return the replacement field for a conversion of ``%``, with the same alignment."""
     if conversion.group() == "%%":
         return "%"
-    flags, width, precision, kind = conversion.group("flags", "width", "precision", "kind")
-    if kind in _TEXT_CONVERSIONS and not set(flags) - {"-"}:
+    flags, width, precision, conversion_type = conversion.group("flags", "width", "precision", "kind")
+    if conversion_type in _TEXT_CONVERSIONS and not set(flags) - {"-"}:
         align = "" if not width or "-" in flags else ">"
-        wanted = f"{align}{width}{precision}"
-        return f"{{!{kind}:{wanted}}}" if wanted else f"{{!{kind}}}"
-    if kind in _NUMBER_CONVERSIONS and not ("0" in flags and "-" in flags):
+        format_spec = f"{align}{width}{precision}"
+        return f"{{!{conversion_type}:{format_spec}}}" if format_spec else f"{{!{conversion_type}}}"
+    if conversion_type in _NUMBER_CONVERSIONS and not ("0" in flags and "-" in flags):
         align = "<" if width and "-" in flags else ""
         sign = "+" if "+" in flags else " " if " " in flags else ""
-        return f"{{:{align}{sign}{'0' if '0' in flags else ''}{width}{precision}{kind}}}"
+        return f"{{:{align}{sign}{'0' if '0' in flags else ''}{width}{precision}{conversion_type}}}"
     return None
 
 
 _RULES: Mapping[Rewrite, Callable[[Site], Iterator[Proposal]]] = {
-    "check in the graph": _assertion,
-    "copy with clone()": _deep_copy,
-    "draw with randint_like": _random_in_place,
-    "format with str.format": _format_with_a_method,
-    "leave requires_grad_() out": _in_place_flag,
-    "replace the requires_grad assignment": _requires_grad,
+    "check in the graph": _check_in_graph,
+    "copy with clone()": _copy_with_clone,
+    "draw with randint_like": _draw_with_randint_like,
+    "format with str.format": _format_with_str_format,
+    "leave requires_grad_() out": _leave_requires_grad_out,
+    "replace the requires_grad assignment": _replace_requires_grad,
 }

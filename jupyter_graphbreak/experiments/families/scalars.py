@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
@@ -40,19 +40,19 @@ def _keep_tensor(site: Site) -> Iterator[Proposal]:
     """Keep the value as a tensor without gradient, since no gradient flows through a number."""
     draft = site.draft
     call = next((part for part in (site.node, *draft.ancestors(site.node)) if isinstance(part, ast.Call)), None)
-    tensor = on_host(call) if call is not None else None
+    tensor = tensor_moved_to_host(call) if call is not None else None
     if call is None or tensor is None or (isinstance(call.func, ast.Attribute) and call.func.attr == "cpu"):
         return
-    while (inner := on_host(tensor)) is not None:
+    while (inner := tensor_moved_to_host(tensor)) is not None:
         tensor = inner
-    enclosing = next(draft.ancestors(call), None)
-    if isinstance(enclosing, ast.Expr | ast.FormattedValue):
+    outer = next(draft.ancestors(call), None)
+    if isinstance(outer, ast.Expr | ast.FormattedValue):
         return
     text = operand(draft.text_of(tensor))
-    new = text if text.endswith(".detach()") else f"{text}.detach()"
+    new_text = text if text.endswith(".detach()") else f"{text}.detach()"
     if isinstance(call.func, ast.Attribute) and call.func.attr == "tolist":
-        new = f"{new}.unbind()"
-    yield from site.edit(FAMILY, "Keep the value as a tensor", [draft.replacement(call, new)])
+        new_text = f"{new_text}.unbind()"
+    yield from site.propose_edit(FAMILY, "Keep the value as a tensor", [draft.replacement(call, new_text)])
 
 
 def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
@@ -62,23 +62,25 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     if selected is None:
         return
     values, mask = selected
-    torch, needed = site.torch()
+    torch, import_splices = site.import_torch()
     data, where = draft.text_of(values), argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
     title = "Compute over all elements, with torch.where instead of the selection"
     count = f"{operand(draft.text_of(mask))}.sum()"
     if isinstance(method, ast.Call) and dotted(method.func) == "len":
-        yield from site.edit(FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)])
+        yield from site.propose_edit(
+            FAMILY, "Count the selected elements in the mask", [draft.replacement(method, count)]
+        )
     if not isinstance(call, ast.Call) or call.args or call.keywords or not isinstance(method, ast.Attribute):
         return
-    new = {
+    new_text = {
         "mean": f"({torch}.where({where}, {data}, 0).sum() / {count})",
         "numel": count,
         **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
     }.get(method.attr)
-    if new is not None:
-        yield from site.edit(FAMILY, title, [draft.replacement(call, new), *needed])
+    if new_text is not None:
+        yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text), *import_splices])
 
 
 def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
@@ -98,8 +100,8 @@ def _take_one_by_one(site: Site) -> Iterator[Proposal]:
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != "tolist":
         return
     text = operand(site.draft.text_of(call.func.value))
-    changed = site.draft.apply_splices([site.draft.replacement(call, f"[value.item() for value in {text}]")])
-    if changed is not None:
+    new_text = site.draft.apply_splices([site.draft.replacement(call, f"[value.item() for value in {text}]")])
+    if new_text is not None:
         settings = {"torch._dynamo.config.capture_scalar_outputs": True}
         title = "Take the values one by one, with capture_scalar_outputs"
-        yield Proposal(FAMILY, title, {site.source: changed}, settings)
+        yield Proposal(FAMILY, title, {site.source: new_text}, settings)

@@ -52,7 +52,7 @@ class Site:
         end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
         return Condition(self.source, test.lineno, test.col_offset, end_line, end_column, sides)
 
-    def edit(
+    def propose_edit(
         self,
         family: str,
         title: str,
@@ -74,7 +74,7 @@ class Site:
             conditions = tuple(map(self.condition, tests))
             yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
-    def torch(self) -> tuple[str, list[Splice | None]]:
+    def import_torch(self) -> tuple[str, list[Splice | None]]:
         """Return the name of the torch package at the break, and the splices that import it if necessary."""
         tree = self.draft.tree
         name = name_of_torch(self.draft)
@@ -83,8 +83,8 @@ class Site:
         if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
             return "torch", []  # another cell imports it
         function = self.function
-        place = self.draft.insertion_at_start(function, ["import torch"]) if function is not None else None
-        return "torch", [place]
+        insertion = self.draft.insertion_at_start(function, ["import torch"]) if function is not None else None
+        return "torch", [insertion]
 
 
 def name_of_torch(draft: Draft) -> str | None:
@@ -92,7 +92,7 @@ def name_of_torch(draft: Draft) -> str | None:
     return next((name for _, name in _imports_of_torch(draft)), None)
 
 
-def torch_outside(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
+def import_torch_before(draft: Draft, function: ast.stmt) -> tuple[str, list[str]]:
     """Return the name of torch at the top level before a function, and the lines that import it if necessary."""
     outermost = next(node for node in draft.tree.body if function in ast.walk(node))
     imported = list(_imports_of_torch(draft))
@@ -113,15 +113,15 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 
 @lru_cache(maxsize=32)
-def draft_of(text: str, taken: frozenset[str] = frozenset()) -> Draft | None:
+def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
     """Return the draft of a text; ``None`` if it is not Python."""
-    return Draft.of(text, taken)
+    return Draft.parse(text, taken_names)
 
 
 def site_at(problem: Problem, location: Location | None) -> Site | None:
     """Return the site of a location; ``None`` if its text is not available or not Python."""
     text = problem.texts.get(location.source) if location is not None else None
-    draft = draft_of(text, problem.taken) if text is not None else None
+    draft = draft_of(text, problem.taken_names) if text is not None else None
     if location is None or draft is None:
         return None
     node = draft.find(location.line, location.column, location.end_line, location.end_column)
@@ -129,8 +129,8 @@ def site_at(problem: Problem, location: Location | None) -> Site | None:
     if node is None or statement is None:
         return None
     libraries = {source.id for source in problem.report.sources if source.kind == "library"}
-    own = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
-    return Site(location.source, draft, node, statement, own)
+    user_texts = {ident: text for ident, text in problem.texts.items() if ident not in libraries}
+    return Site(location.source, draft, node, statement, user_texts)
 
 
 def site_of(problem: Problem) -> Site | None:
@@ -184,12 +184,12 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-def compiles(node: ast.expr, torch: str) -> bool:
+def is_torch_compile(node: ast.expr, torch: str) -> bool:
     """Return whether an expression is ``torch.compile`` or a call of it, given the name of the torch package."""
     return dotted(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
 
 
-def step_of(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
+def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:
     """Return one step of the indentation of a block."""
     outer, inner = draft.indent_of(block) or "", draft.indent_of(block.body[0]) or ""
     return inner[len(outer) :] if inner.startswith(outer) and len(inner) > len(outer) else "    "

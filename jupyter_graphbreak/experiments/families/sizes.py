@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.conditions import on_host
+from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.crossing import conditions_before
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
-_PACKAGE = "transformers/"
+_TRANSFORMERS_PATH = "transformers/"
 _GRIDS_TITLE = "Compute everything that depends only on grids before the call, and pass their numbers"
 _GRIDS_CODE = '''\
 import contextlib
@@ -165,7 +165,7 @@ def of_vision(vision, grid):
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
 #: The maximum number of characters of an expression that a title names.
-_MAX_NAMED = 40
+_MAX_TITLE_EXPRESSION = 40
 _LISTS_TITLE = "Pass the sizes of images as numbers"
 _LISTS_CODE = """\
 import inspect
@@ -199,7 +199,7 @@ def forward(self, *args, **kwargs):
 
 model.forward = types.MethodType(forward, model)"""
 
-#: The code of all these switches.
+#: The code of all switches that pass sizes as numbers or wrap ``forward``.
 SWITCHES = (_GRIDS_CODE, _LISTS_CODE, _FORWARD_WRAPPER)
 
 
@@ -208,7 +208,9 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
     break_ = problem.break_
     places = [place for place in (break_.location, *break_.stack) if place is not None]
     paths = {source.id: source.path or "" for source in problem.report.sources if source.kind == "library"}
-    texts = [problem.texts.get(place.source, "") for place in places if _PACKAGE in paths.get(place.source, "")]
+    texts = [
+        problem.texts.get(place.source, "") for place in places if _TRANSFORMERS_PATH in paths.get(place.source, "")
+    ]
     if not texts:
         return
     rewrites = known_cause(break_.gb_id, break_.gb_type).rewrites
@@ -244,7 +246,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     yield from _count_without_numpy(site)
     function = entry_function(problem, site)
     if function is not None:
-        yield from _read_before(problem, site, function)
+        yield from _read_before_call(problem, site, function)
 
 
 def _count_without_numpy(site: Site) -> Iterator[Proposal]:
@@ -254,13 +256,13 @@ def _count_without_numpy(site: Site) -> Iterator[Proposal]:
         (shape,) = call.args if len(call.args) == 1 and not call.keywords else (None,)
         if name not in {"np.prod", "numpy.prod"} or shape is None or not _is_shape(shape):
             continue
-        whole: ast.expr = call
-        enclosing = next(site.draft.ancestors(call), None)
-        if isinstance(enclosing, ast.Call) and dotted(enclosing.func) == "int" and enclosing.args == [call]:
-            whole = enclosing
+        replaced_node: ast.expr = call
+        outer = next(site.draft.ancestors(call), None)
+        if isinstance(outer, ast.Call) and dotted(outer.func) == "int" and outer.args == [call]:
+            replaced_node = outer
         count = f"{site.draft.text_of(shape)}.numel()"
-        splice = site.draft.replacement(whole, count)
-        yield from site.edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
+        splice = site.draft.replacement(replaced_node, count)
+        yield from site.propose_edit(FAMILY, "Count the elements of a shape without NumPy", [splice])
 
 
 def _is_shape(node: ast.expr) -> bool:
@@ -291,115 +293,119 @@ class _HostRead(NamedTuple):
     new: str
 
 
-def _read_before(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
+def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> Iterator[Proposal]:
     """Move the function's reads of tensors' numbers before its call, if they depend only on its arguments."""
     reads: dict[ast.Call, _HostRead] = {}
-    for place in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
-        if place is not None and place.draft is site.draft and place.function is function:
-            read = _read_of(place) or _output_size(place)
-            if read is not None and _is_same_before_call(place, function, read.tensor):
+    for break_site in (site, *(site_at(problem, break_.location) for break_ in problem.report.breaks)):
+        if break_site is not None and break_site.draft is site.draft and break_site.function is function:
+            read = _host_read_at(break_site) or _output_size_read(break_site)
+            if read is not None and _is_same_before_call(break_site, function, read.tensor):
                 reads[read.call] = read
     if not any(site.node in ast.walk(call) for call in reads):
         return
     names: dict[str, str] = {}
     for read in reads.values():
         if read.value not in names:
-            wishes = ("given", *(f"given_{number}" for number in range(2, len(reads) + 2)))
-            free = (wish for wish in wishes if fresh_name(site.draft, wish) == wish and wish not in names.values())
-            names[read.value] = next(free, fresh_name(site.draft, f"given_{len(reads) + 2}"))
+            possible_names = ("given", *(f"given_{number}" for number in range(2, len(reads) + 2)))
+            unused_names = (
+                name for name in possible_names if fresh_name(site.draft, name) == name and name not in names.values()
+            )
+            names[read.value] = next(unused_names, fresh_name(site.draft, f"given_{len(reads) + 2}"))
     splices: list[Splice | None] = [
         site.draft.replacement(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
     ]
     lines = [f"{name} = {value}" for value, name in names.items()]
     texts = wrap_function(site, function, ", ".join(names.values()), lambda inner: [*lines, f"return {inner}"], splices)
     if texts is not None:
-        (only, *further) = names
+        (expression, *other_expressions) = names
         title = "Read the numbers before the call, and pass them"
-        if not further and len(only) <= _MAX_NAMED:
-            title = f"Read `{only}` before the call, and pass it"
-        passed = conditions_before(site, function, list(reads))
-        yield Proposal(FAMILY, title, texts, conditions=passed, compiles_itself=True)
+        if not other_expressions and len(expression) <= _MAX_TITLE_EXPRESSION:
+            title = f"Read `{expression}` before the call, and pass it"
+        passed_conditions = conditions_before(site, function, list(reads))
+        yield Proposal(FAMILY, title, texts, conditions=passed_conditions, compiles_itself=True)
 
 
-def _read_of(place: Site) -> _HostRead | None:
+def _host_read_at(break_site: Site) -> _HostRead | None:
     """Return the read that moves a tensor's numbers to the host at a break."""
-    for part in (place.node, *place.draft.ancestors(place.node)):
+    for part in (break_site.node, *break_site.draft.ancestors(break_site.node)):
         if isinstance(part, ast.stmt):
             return None
-        tensor = on_host(part) if isinstance(part, ast.expr) else None
+        tensor = tensor_moved_to_host(part) if isinstance(part, ast.expr) else None
         if tensor is None or not isinstance(part, ast.Call):
             continue
         name = dotted(part.func).rpartition(".")[2]
-        while (inner := on_host(tensor)) is not None:
+        while (inner := tensor_moved_to_host(tensor)) is not None:
             tensor = inner
-        return _HostRead(part, tensor, place.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
+        return (
+            _HostRead(part, tensor, break_site.draft.text_of(part), "{}") if name in {"item", "tolist", "int"} else None
+        )
     return None
 
 
-def _output_size(place: Site) -> _HostRead | None:
+def _output_size_read(break_site: Site) -> _HostRead | None:
     """Return the read for a ``repeat_interleave`` without an output size."""
-    call = place.draft.enclosing(place.node, ast.Call)
+    call = break_site.draft.enclosing(break_site.node, ast.Call)
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
-    named = {keyword.arg: keyword.value for keyword in call.keywords}
-    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [_owner(call.func), *call.args]
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [_object_of_method(call.func), *call.args]
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
-    repeated, repeats, dim = (named.get(name, value) for name, value in parameters)
-    text = place.draft.text_of(call)
-    if repeats is None or "output_size" in named or None in named or text[:-1].rstrip().endswith(","):
+    repeated, repeats, dim = (keywords.get(name, value) for name, value in parameters)
+    text = break_site.draft.text_of(call)
+    if repeats is None or "output_size" in keywords or None in keywords or text[:-1].rstrip().endswith(","):
         return None
     if repeated is None or not all(isinstance(node, _PURE_NODES) for node in ast.walk(repeated)):
         return None
-    counts, tensor = (operand(place.draft.text_of(node)) for node in (repeats, repeated))
-    length = f"{tensor}.size({place.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
+    counts, tensor = (operand(break_site.draft.text_of(node)) for node in (repeats, repeated))
+    length = f"{tensor}.size({break_site.draft.text_of(dim)})" if dim is not None else f"{tensor}.numel()"
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
     return _HostRead(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
 
 
-def _owner(function: ast.expr) -> ast.expr | None:
+def _object_of_method(function: ast.expr) -> ast.expr | None:
     return function.value if isinstance(function, ast.Attribute) else None
 
 
-def _is_same_before_call(place: Site, function: FunctionNode, tensor: ast.expr) -> bool:
+def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
     """Return whether a value is the same before the call, and every call reads it."""
     arguments = parameters_of(function)
-    read = names_read(tensor)
-    if not read & arguments or read & (names_bound(function) | _changed_in_place(function)):
+    read_names = names_read(tensor)
+    if not read_names & arguments or read_names & (names_bound(function) | _changed_in_place(function)):
         return False
     for node in ast.walk(tensor):
-        called = (
+        is_tensor_method = (
             isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _TENSOR_METHODS
         )
-        if not called and not isinstance(node, _PURE_NODES):
+        if not is_tensor_method and not isinstance(node, _PURE_NODES):
             return False
-    top = place.statement
-    for enclosing in place.draft.ancestors(tensor):
-        if enclosing is function:
+    top_statement = break_site.statement
+    for outer in break_site.draft.ancestors(tensor):
+        if outer is function:
             break
-        is_head = isinstance(enclosing, ast.For) and any(tensor is node for node in ast.walk(enclosing.iter))
-        if isinstance(enclosing, ast.stmt):
-            top = enclosing
-        if not isinstance(enclosing, _EVALUATED_ONCE) and not is_head:
+        is_in_iterable = isinstance(outer, ast.For) and any(tensor is node for node in ast.walk(outer.iter))
+        if isinstance(outer, ast.stmt):
+            top_statement = outer
+        if not isinstance(outer, _EVALUATED_ONCE) and not is_in_iterable:
             return False
-    if top not in function.body:
+    if top_statement not in function.body:
         return False
-    before = function.body[: function.body.index(top)]
-    leaves = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
-    return not any(isinstance(node, leaves) for statement in before for node in ast.walk(statement))
+    earlier_statements = function.body[: function.body.index(top_statement)]
+    may_leave = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
+    return not any(isinstance(node, may_leave) for statement in earlier_statements for node in ast.walk(statement))
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
     """Return the names of objects that a function may change in place: by a method, an item, or an attribute."""
-    changed: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(function):
         is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)
-        in_place = isinstance(node, ast.Attribute) and node.attr.endswith("_") and not node.attr.endswith("__")
-        if is_target or in_place:
-            changed |= names_read(node)
+        is_in_place = isinstance(node, ast.Attribute) and node.attr.endswith("_") and not node.attr.endswith("__")
+        if is_target or is_in_place:
+            names |= names_read(node)
         if isinstance(node, ast.AugAssign):
-            changed |= names_read(node.target) | names_bound(node.target)
+            names |= names_read(node.target) | names_bound(node.target)
         if isinstance(node, ast.keyword) and node.arg == "out":
-            changed |= names_read(node.value)
-    return changed
+            names |= names_read(node.value)
+    return names

@@ -20,7 +20,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     """Yield the switches of the library that contains the break."""
     sources = {source.id: source for source in problem.report.sources}
 
-    def place(location: Location) -> CodePlace:
+    def code_place(location: Location) -> CodePlace:
         source = sources.get(location.source)
         path = source.path if source is not None and source.kind == "library" else None
         return CodePlace(path, location.function, location.code)
@@ -28,7 +28,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     location = problem.break_.location
     if location is None:
         return
-    for switch in switches_for(place(location), [place(caller) for caller in problem.break_.stack]):
+    for switch in switches_for(code_place(location), [code_place(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
-            assumptions = (f"with it, {switch.differs}",) if switch.differs is not None else ()
+            assumptions = (f"with it, {switch.result_difference}",) if switch.result_difference is not None else ()
             yield Proposal(FAMILY, switch.title, code=switch.code, assumptions=assumptions)

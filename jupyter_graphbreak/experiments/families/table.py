@@ -42,9 +42,9 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 
 
 #: Families whose changes concern code that raises nothing, or leave the code inside its error handling.
-_WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
-#: A graph runs as a whole, and moved code runs before the call: neither runs inside the handler.
-_NEVER_RAISES = "it assumes that {}, whose errors the code around it handles, never raises"
+_FAMILIES_WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
+#: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
+_NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
 #: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
 MAX_PROPOSALS = 6
 
@@ -58,17 +58,17 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
         Receives the error of a family that fails; the other families continue.
     """
     proposals: list[Proposal] = []
-    handled = _handled_code(problem)
+    handled_code = _handled_code(problem)
     for name, propose in FAMILIES.items():
         try:
             for proposal in propose(problem):
-                if not any(_is_same_change(proposal, known) for known in proposals):
+                if not any(_is_same_change(proposal, earlier_proposal) for earlier_proposal in proposals):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
     return [
-        replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES.format(handled)))
-        if handled is not None and proposal.family not in _WITHOUT_ERRORS
+        replace(proposal, assumptions=(*proposal.assumptions, _NEVER_RAISES_ASSUMPTION.format(handled_code)))
+        if handled_code is not None and proposal.family not in _FAMILIES_WITHOUT_ERRORS
         else proposal
         for proposal in proposals[:MAX_PROPOSALS]
     ]
@@ -76,17 +76,17 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
 
 def _handled_code(problem: Problem) -> str | None:
     """Return the code of a break, or of a call that led to it, if the compiled function handles errors of that code."""
-    compiled = {
+    compiled_functions = {
         (frame.location.source, frame.function.rpartition(".")[2])
         for frame in problem.report.frames
         if frame.location is not None
     }
-    places = [place for place in problem.break_.stack if place.function is not None]
-    inside = itertools.dropwhile(
-        lambda place: (place.source, str(place.function).rpartition(".")[2]) not in compiled, places
+    callers = [location for location in problem.break_.stack if location.function is not None]
+    enclosing_callable_ids = itertools.dropwhile(
+        lambda location: (location.source, str(location.function).rpartition(".")[2]) not in compiled_functions, callers
     )
-    for place in (problem.break_.location, *inside):
-        site = site_at(problem, place)
+    for location in (problem.break_.location, *enclosing_callable_ids):
+        site = site_at(problem, location)
         if site is not None and is_handled(site.draft, site.node):
             return site.draft.text_of(site.node).partition("\n")[0]
     return None

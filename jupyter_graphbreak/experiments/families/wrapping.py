@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
 from jupyter_graphbreak.experiments.families.site import (
-    compiles,
     dotted,
     draft_of,
+    import_torch_before,
+    indentation_step,
+    is_torch_compile,
     name_of_torch,
     names_bound,
     names_read,
-    step_of,
-    torch_outside,
 )
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
-    first = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
+    first_line = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
-        at = frame.location
+        location = frame.location
         # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
         is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
-        if not is_outermost or at is None or at.source != site.source:
+        if not is_outermost or location is None or location.source != site.source:
             continue
-        if frame.function.rpartition(".")[2] == function.name and first <= at.line <= function.lineno:
+        if frame.function.rpartition(".")[2] == function.name and first_line <= location.line <= function.lineno:
             return function
     return None
 
@@ -72,9 +72,9 @@ def wrap_function(
         The changes of the inner function.
     """
     draft = site.draft
-    torch, imports = torch_outside(draft, function)
+    torch, imports = import_torch_before(draft, function)
     inner = fresh_name(draft, f"_{function.name}_compiled")
-    call = f"{inner}({', '.join([*([parameter] if parameter else []), *_passed_on(function.args)])})"
+    call = f"{inner}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
     elsewhere = _compiled_elsewhere(site, function)
     if elsewhere is None:
         return None
@@ -102,7 +102,7 @@ class _WrapperParts(NamedTuple):
 
 
 class _CompiledNames(NamedTuple):
-    """The names of a function, or of a class and its objects, and the method of the class."""
+    """The names of a function, or of a class and its objects, and the class's method."""
 
     names: set[str]
     method: str
@@ -113,7 +113,7 @@ class _ChangedSources(NamedTuple):
 
     texts: dict[str, str]
     options: str
-    compiled: _CompiledNames
+    compiled_names: _CompiledNames
 
 
 def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
@@ -121,44 +121,48 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources |
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}
-    others = {source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)}
-    all_drafts = (site.draft, *others.values())
+    other_drafts = {
+        source: draft for source, draft in drafts.items() if draft is not None and not _defines(draft, name)
+    }
+    all_drafts = (site.draft, *other_drafts.values())
     # One cell may create or rename what a different cell compiles.
     names = _names_of(name, all_drafts, is_class=isinstance(owner, ast.ClassDef))
-    compiled = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
-    if any(_compiles_otherwise(draft, compiled) for draft in all_drafts):
+    compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
+    if any(_compiles_otherwise(draft, compiled_names) for draft in all_drafts):
         return None
-    is_found = any(_sites(draft, compiled) for draft in all_drafts) or _is_decorated(site.draft, function)
+    is_found = any(_compile_calls(draft, compiled_names) for draft in all_drafts) or _is_decorated(site.draft, function)
     if not is_found and any(
-        _may_compile(draft, compiled, all_drafts, is_own=draft is site.draft) for draft in all_drafts
+        _may_compile(draft, compiled_names, all_drafts, is_own=draft is site.draft) for draft in all_drafts
     ):
         return None
     texts: dict[str, str] = {}
     options: set[str] = set()
-    for source, draft in others.items():
+    for source, draft in other_drafts.items():
         sites = [
             call
-            for call in _sites(draft, compiled)
-            if _is_in_place(call, compiled) or _is_target(call.args[0], compiled)
+            for call in _compile_calls(draft, compiled_names)
+            if _is_in_place(call, compiled_names) or _is_target(call.args[0], compiled_names)
         ]
         if not sites:
             continue
         if any(
-            not isinstance(keyword.value, ast.Constant) or keyword.arg is None for c in sites for keyword in c.keywords
+            not isinstance(keyword.value, ast.Constant) or keyword.arg is None
+            for call_ in sites
+            for keyword in call_.keywords
         ):
             return None  # a name of that cell
         options |= {_options(draft, [call]) for call in sites}
-        text = draft.apply_splices(_removal(draft, call, compiled) for call in sites)
+        text = draft.apply_splices(_compile_removal(draft, call, compiled_names) for call in sites)
         if text is None:
             return None
         texts[source] = text
-    return _ChangedSources(texts, next(iter(options), ""), compiled) if len(options) <= 1 else None
+    return _ChangedSources(texts, next(iter(options), ""), compiled_names) if len(options) <= 1 else None
 
 
-def _removal(draft: Draft, call: ast.Call, compiled: _CompiledNames) -> Splice | None:
-    """Return the splice that no longer compiles what a call compiles; ``None`` if it cannot be written."""
+def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledNames) -> Splice | None:
+    """Return the splice that stops a call from compiling its target; ``None`` if it cannot be written."""
     statement = draft.enclosing(call, ast.stmt)
-    if _is_in_place(call, compiled):
+    if _is_in_place(call, compiled_names):
         return draft.deletion(statement) if isinstance(statement, ast.Expr) and statement.value is call else None
     target = call.args[0]
     replaces_method = (
@@ -181,31 +185,33 @@ def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> boo
         return functions | names_bound(ast.Module(statements, []))
 
     statements = draft.tree.body
-    later = defined(statements) - defined([node for node in statements if node.lineno < line])
-    return len({_options(draft, [call]) for call in sites}) <= 1 and not read & later
+    names_bound_later = defined(statements) - defined([node for node in statements if node.lineno < line])
+    return len({_options(draft, [call]) for call in sites}) <= 1 and not read & names_bound_later
 
 
-def _is_in_place(call: ast.Call, compiled: _CompiledNames) -> bool:
-    """Whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
+def _is_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
+    """Return whether a call is ``model.compile()`` of an object whose ``forward`` is wrapped."""
     method = call.func
     return (
-        compiled.method == "forward"
+        compiled_names.method == "forward"
         and isinstance(method, ast.Attribute)
         and method.attr == "compile"
-        and dotted(method.value) in compiled.names
+        and dotted(method.value) in compiled_names.names
     )
 
 
-def _is_target(node: ast.expr, compiled: _CompiledNames) -> bool:
-    """Whether an expression is the wrapped function, an object of its class, or the method of such an object."""
+def _is_target(node: ast.expr, compiled_names: _CompiledNames) -> bool:
+    """Return whether an expression is the wrapped function, an object of its class, or the method of such an object."""
     is_method = (
-        isinstance(node, ast.Attribute) and node.attr == compiled.method and dotted(node.value) in compiled.names
+        isinstance(node, ast.Attribute)
+        and node.attr == compiled_names.method
+        and dotted(node.value) in compiled_names.names
     )
-    return is_method or _is_one_of(node, compiled.names)
+    return is_method or _is_one_of(node, compiled_names.names)
 
 
 def _defines(draft: Draft, name: str) -> bool:
-    """Whether a source defines a function or class of this name."""
+    """Return whether a source defines a function or class of this name."""
     return any(isinstance(node, FunctionNode | ast.ClassDef) and node.name == name for node in draft.tree.body)
 
 
@@ -214,7 +220,7 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
 
     Objects of a class may be created anywhere, but a function gets further names only at the top level.
     """
-    assigned = [
+    assignments = [
         node
         for draft in drafts
         for node in (ast.walk(draft.tree) if is_class else draft.tree.body)
@@ -223,42 +229,48 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     names, count = {name}, 0
     while len(names) > count:
         count = len(names)
-        for node in assigned:
-            called = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
-            is_result = called in names and not (is_class and called == name)
+        for node in assignments:
+            called_name = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            is_result = called_name in names and not (is_class and called_name == name)
             if not is_result and not names.isdisjoint(names_read(node.value)):
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return names
 
 
-def _sites(draft: Draft, compiled: _CompiledNames) -> list[ast.Call]:
+def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Call]:
     """Return the calls of ``torch.compile`` whose argument reads one of the names, and those that compile in place."""
     torch = name_of_torch(draft) or "torch"
     calls = [node for node in ast.walk(draft.tree) if isinstance(node, ast.Call)]
     return [
         call
         for call in calls
-        if _is_in_place(call, compiled)
-        or (compiles(call, torch) and call.args and not compiled.names.isdisjoint(names_read(call.args[0])))
+        if _is_in_place(call, compiled_names)
+        or (
+            is_torch_compile(call, torch)
+            and call.args
+            and not compiled_names.names.isdisjoint(names_read(call.args[0]))
+        )
     ]
 
 
 def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
     torch = name_of_torch(draft) or "torch"
-    return any(compiles(node, torch) for node in function.decorator_list)
+    return any(is_torch_compile(node, torch) for node in function.decorator_list)
 
 
-def _may_compile(draft: Draft, compiled: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
-    """Whether a source compiles something unidentified, which may be the function.
+def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
+    """Return whether a source compiles something unidentified, which may be the function.
 
     A source other than the function's own may compile attributes of anything. A function that compiles its argument
     counts if one of the names is passed to it, and so does ``block.compile()`` of an unknown object for a method.
     """
     torch = name_of_torch(draft) or "torch"
-    defined = {node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)} - compiled.names
+    defined = {
+        node.name for node in draft.tree.body if isinstance(node, FunctionNode | ast.ClassDef)
+    } - compiled_names.names
     calls = [node for part in drafts for node in ast.walk(part.tree) if isinstance(node, ast.Call)]
-    given_to = {
-        dotted(call.func) for call in calls if any(_is_one_of(argument, compiled.names) for argument in call.args)
+    receiving_functions = {
+        dotted(call.func) for call in calls if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
     }
     modules = {
         (alias.asname or alias.name).partition(".")[0]
@@ -269,33 +281,37 @@ def _may_compile(draft: Draft, compiled: _CompiledNames, drafts: Sequence[Draft]
     for node in ast.walk(draft.tree):
         if not isinstance(node, ast.Call):
             continue
-        if compiled.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
+        if compiled_names.method and isinstance(node.func, ast.Attribute) and node.func.attr == "compile":
             root = dotted(node.func.value).partition(".")[0]
             if root not in {torch, *modules}:
                 return True
-        if not compiles(node, torch) or not node.args:
+        if not is_torch_compile(node, torch) or not node.args:
             continue
-        target, around = node.args[0], draft.enclosing_function(node)
+        target, enclosing_function = node.args[0], draft.enclosing_function(node)
         is_possible = is_own or isinstance(target, ast.Name)
-        if is_possible and not _is_one_of(target, defined) and (around is None or around.name in given_to):
+        if (
+            is_possible
+            and not _is_one_of(target, defined)
+            and (enclosing_function is None or enclosing_function.name in receiving_functions)
+        ):
             return True
     return False
 
 
 def _is_one_of(node: ast.expr, names: set[str]) -> bool:
-    """Whether an expression is one of the given names, or creates an object of a class with such a name."""
+    """Return whether an expression is one of the given names, or creates an object of a class with such a name."""
     return dotted(node.func if isinstance(node, ast.Call) else node) in names
 
 
-def _compiles_otherwise(draft: Draft, compiled: _CompiledNames) -> bool:
-    """Whether a source compiles one of the names in a form that we cannot move.
+def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
+    """Return whether a source compiles one of the names in a form that we cannot move.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
     torch = name_of_torch(draft) or "torch"
     for node in ast.walk(draft.tree):
-        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in compiled.names:
-            texts = [ast.unparse(part) for part in node.decorator_list if not compiles(part, torch)]
+        if isinstance(node, FunctionNode | ast.ClassDef) and node.name in compiled_names.names:
+            texts = [ast.unparse(part) for part in node.decorator_list if not is_torch_compile(part, torch)]
             if any(re.search(r"\bcompile\b", text) for text in texts):
                 return True
         if not isinstance(node, ast.Call) or not re.search(r"compile\b", ast.unparse(node.func)):
@@ -303,14 +319,14 @@ def _compiles_otherwise(draft: Draft, compiled: _CompiledNames) -> bool:
         method = node.func
         if (
             isinstance(method, ast.Attribute)
-            and dotted(method.value) in compiled.names
-            and not _is_in_place(node, compiled)
+            and dotted(method.value) in compiled_names.names
+            and not _is_in_place(node, compiled_names)
         ):
             return True
         for argument in node.args:
-            is_moved = compiles(node, torch) and _is_target(argument, compiled)
-            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in compiled.names
-            if not is_moved and (is_part or _is_one_of(argument, compiled.names)):
+            is_moved = is_torch_compile(node, torch) and _is_target(argument, compiled_names)
+            is_part = isinstance(argument, ast.Attribute) and dotted(argument.value) in compiled_names.names
+            if not is_moved and (is_part or _is_one_of(argument, compiled_names.names)):
                 return True
     return False
 
@@ -318,34 +334,40 @@ def _compiles_otherwise(draft: Draft, compiled: _CompiledNames) -> bool:
 def _splices_around_function(
     draft: Draft, function: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
-    begin = draft.start_of(function)
-    opened = draft.text.find("(", begin)
-    head = draft.text[begin:opened]
-    if "\n" in head or "[" in head or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list):
+    start = draft.start_of(function)
+    parenthesis = draft.text.find("(", start)
+    header = draft.text[start:parenthesis]
+    if (
+        "\n" in header
+        or "[" in header
+        or not all(_belongs_to_torch(node, parts.torch) for node in function.decorator_list)
+    ):
         return None
-    sites = _sites(draft, parts.elsewhere.compiled)
-    if not all(_is_one_of(call.args[0], parts.elsewhere.compiled.names) for call in sites):
-        return None  # something that calls the function is compiled
+    sites = _compile_calls(draft, parts.elsewhere.compiled_names)
+    if not all(_is_one_of(call.args[0], parts.elsewhere.compiled_names.names) for call in sites):
+        return None  # a caller of the function is compiled
     if not _can_move_options(draft, sites, function.lineno):
         return None
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
-    if not any(compiles(node, parts.torch) for node in function.decorator_list):
-        at = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
-        all_splices.append(Splice(at, at, f"{_decorator(draft, sites, parts)}\n"))
-    all_splices.append(Splice(begin, opened + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}"))
+    if not any(is_torch_compile(node, parts.torch) for node in function.decorator_list):
+        insertion = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
+        all_splices.append(Splice(insertion, insertion, f"{_decorator_lines(draft, sites, parts)}\n"))
+    all_splices.append(
+        Splice(start, parenthesis + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}")
+    )
     all_splices += _without_defaults(draft, function)
-    unit = step_of(draft, function)
-    signature = f"def {function.name}{draft.text[opened : _signature_end(draft, function)]}"
+    indentation = indentation_step(draft, function)
+    signature = f"def {function.name}{draft.text[parenthesis : _signature_end(draft, function)]}"
     lines = parts.lines
     if ast.get_docstring(function) is not None:
         lines = [draft.text_of(function.body[0]), *lines]
         all_splices.append(draft.deletion(function.body[0]))
-    outer = "\n".join([signature, *(f"{unit}{line}" for line in lines)])
+    outer = "\n".join([signature, *(f"{indentation}{line}" for line in lines)])
     end = draft.line_end(function.end_lineno or function.lineno)
     return [*all_splices, Splice(end, end, f"\n\n\n{outer}")]
 
 
-def _decorator(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
+def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
     """Return the lines that compile the inner function."""
     options = _options(draft, sites) or parts.elsewhere.options
     return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
@@ -359,14 +381,14 @@ def _without_defaults(draft: Draft, function: FunctionNode) -> list[Splice]:
         *zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    given = [(argument, default) for argument, default in pairs if default is not None]
-    if not any(isinstance(node, ast.Call) for _, default in given for node in ast.walk(default)):
+    arguments_with_default = [(argument, default) for argument, default in pairs if default is not None]
+    if not any(isinstance(node, ast.Call) for _, default in arguments_with_default for node in ast.walk(default)):
         return []
-    return [Splice(draft.end_of(argument), draft.end_of(default), "") for argument, default in given]
+    return [Splice(draft.end_of(argument), draft.end_of(default), "") for argument, default in arguments_with_default]
 
 
 def _belongs_to_torch(decorator: ast.expr, torch: str) -> bool:
-    """Whether a decorator is one of torch's: other decorators may register the function under its name."""
+    """Return whether a decorator is one of torch's: other decorators may register the function under its name."""
     name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator)
     return name.partition(".")[0] in {"torch", torch}
 
@@ -381,10 +403,10 @@ def _splices_around_method(
     """Move a method's body into a top-level function that the method calls."""
     owner = next(draft.ancestors(method))
     first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
-    indent, unit = draft.indent_of(method), draft.indent_of(first)
+    indent, body_indent = draft.indent_of(method), draft.indent_of(first)
     if not isinstance(owner, ast.ClassDef) or owner not in draft.tree.body or method.decorator_list or not indent:
         return None
-    if unit is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
+    if body_indent is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
         return None
     start, end = draft.line_start(first.lineno), draft.line_end(method.end_lineno or method.lineno)
     if any(splice is None or not start <= splice.start <= splice.end <= end for splice in splices):
@@ -395,19 +417,21 @@ def _splices_around_method(
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
         return None
-    opened = draft.text.index("(", draft.start_of(method)) + 1
-    sites = _sites(draft, parts.elsewhere.compiled)
+    after_parenthesis = draft.text.index("(", draft.start_of(method)) + 1
+    sites = _compile_calls(draft, parts.elsewhere.compiled_names)
     if not _can_move_options(draft, sites, owner.lineno):
         return None
-    head = f"{_extra_parameter(parts.parameter, method)}{draft.text[opened : _signature_end(draft, method)]}"
-    moved = (line.removeprefix(indent) for line in lines)
-    inner = "\n".join([_decorator(draft, sites, parts), f"def {parts.inner}({head}", *moved])
-    after = draft.line_end(owner.end_lineno or owner.lineno)
-    outer = "\n".join(f"{unit}{line}" for line in parts.lines)
-    all_splices = [_removal(draft, call, parts.elsewhere.compiled) for call in sites]
-    if after == end:
+    inner_parameters = (
+        f"{_extra_parameter(parts.parameter, method)}{draft.text[after_parenthesis : _signature_end(draft, method)]}"
+    )
+    moved_lines = (line.removeprefix(indent) for line in lines)
+    inner = "\n".join([_decorator_lines(draft, sites, parts), f"def {parts.inner}({inner_parameters}", *moved_lines])
+    end_of_class = draft.line_end(owner.end_lineno or owner.lineno)
+    outer = "\n".join(f"{body_indent}{line}" for line in parts.lines)
+    all_splices = [_compile_removal(draft, call, parts.elsewhere.compiled_names) for call in sites]
+    if end_of_class == end:
         return [*all_splices, Splice(start, end, f"{outer}\n\n\n{inner}")]
-    return [*all_splices, Splice(start, end, outer), Splice(after, after, f"\n\n\n{inner}")]
+    return [*all_splices, Splice(start, end, outer), Splice(end_of_class, end_of_class, f"\n\n\n{inner}")]
 
 
 def _is_bound_to_its_class(method: FunctionNode) -> bool:
@@ -444,7 +468,7 @@ def _signature_end(draft: Draft, function: FunctionNode) -> int:
     return draft.text.index(":", draft.text.index(")", max(ends))) + 1
 
 
-def _passed_on(arguments: ast.arguments) -> list[str]:
+def _forwarded_arguments(arguments: ast.arguments) -> list[str]:
     given = [node.arg for node in (*arguments.posonlyargs, *arguments.args)]
     given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
     given += [f"{node.arg}={node.arg}" for node in arguments.kwonlyargs]

@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import Path
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, Varied
+    from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, Variations
     from jupyter_graphbreak.report.remedies import Kind
 
 _MARKS: dict[str, str] = {
@@ -38,7 +38,7 @@ Family = Literal["mark", "dynamic", "tensor", "setting", "limit", "branch", "hoi
 
 
 @dataclass(frozen=True)
-class BeforeCall:
+class CallPreparation:
     """Code that changes or marks a value before each call, for any name of the value.
 
     Parameters
@@ -51,7 +51,7 @@ class BeforeCall:
         Whether the code replaces the value: ``template`` is then the expression for the new value.
     optional : Path or None
         The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
-    then : str
+    code_after : str
         Further code, in which ``NAME`` stands for the new value.
     """
 
@@ -59,7 +59,7 @@ class BeforeCall:
     template: str
     assigns: bool = False
     optional: Path | None = None
-    then: str = ""
+    code_after: str = ""
 
     @property
     def leaves_tensors(self) -> bool:
@@ -82,7 +82,7 @@ class BeforeCall:
         name = name_of(self.path)
         value = self.value(name)
         lines = (f"{name} = {value}" if self.assigns else value).split("\n")
-        lines += [self.then.replace("NAME", name)] if self.then else []
+        lines += [self.code_after.replace("NAME", name)] if self.code_after else []
         if self.optional is None:
             return lines
         return [f"if {name_of(self.optional)} is not None:", *(f"    {line}" for line in lines)]
@@ -94,14 +94,14 @@ class RecompileCandidate:
 
     Parameters
     ----------
-    befores : tuple of BeforeCall
+    preparations : tuple of CallPreparation
         The effect of the adjustment's lines.
     """
 
     title: str
     families: tuple[Family, ...]
     adjustment: Adjustment
-    befores: tuple[BeforeCall, ...] = ()
+    preparations: tuple[CallPreparation, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -123,27 +123,27 @@ class RecompileCandidate:
 
     def includes(self, other: RecompileCandidate) -> bool:
         """Return whether this candidate makes all changes of a different candidate, and more."""
-        mine, theirs = self.adjustment, other.adjustment
+        adjustment, other_adjustment = self.adjustment, other.adjustment
         return (
             other.changes_only_calls
-            and mine != theirs
-            and set(theirs.lines) <= set(mine.lines)
-            and (not theirs.dynamic or bool(mine.dynamic))
-            and theirs.settings.items() <= mine.settings.items()
+            and adjustment != other_adjustment
+            and set(other_adjustment.lines) <= set(adjustment.lines)
+            and (not other_adjustment.dynamic or bool(adjustment.dynamic))
+            and other_adjustment.settings.items() <= adjustment.settings.items()
         )
 
     def __add__(self, other: RecompileCandidate) -> RecompileCandidate:
-        mine, theirs = self.adjustment, other.adjustment
+        adjustment, other_adjustment = self.adjustment, other.adjustment
         return RecompileCandidate(
             f"{self.title}; {other.title}",
             tuple(dict.fromkeys([*self.families, *other.families])),
             Adjustment(
-                (*mine.lines, *theirs.lines),
-                (*mine.tensors, *theirs.tensors),
-                mine.dynamic or theirs.dynamic,
-                {**mine.settings, **theirs.settings},
+                (*adjustment.lines, *other_adjustment.lines),
+                (*adjustment.tensors, *other_adjustment.tensors),
+                adjustment.dynamic or other_adjustment.dynamic,
+                {**adjustment.settings, **other_adjustment.settings},
             ),
-            (*self.befores, *other.befores),
+            (*self.preparations, *other.preparations),
         )
 
 
@@ -170,98 +170,117 @@ class Circumstances:
     visible: frozenset[str]
 
 
-def propose(named: Varied, varied: Varied, circumstances: Circumstances) -> Iterator[RecompileCandidate]:
+def propose(
+    named_variations: Variations, varied: Variations, circumstances: Circumstances
+) -> Iterator[RecompileCandidate]:
     """Yield changes, the smallest first: marks, ``dynamic=True``, tensors for numbers, settings, a higher limit.
 
     Parameters
     ----------
-    named : Varied
+    named_variations : Variations
         The variations that a failed guard names.
-    varied : Varied
+    varied : Variations
         All variations.
     """
-    has_named_numbers = bool(named.numbers or named.lists)
-    sizes = _completed(named.sizes, varied.sizes) if named.sizes else () if has_named_numbers else varied.sizes
-    numbers = named.numbers or (() if named.sizes or named.lists else varied.numbers)
+    has_named_numbers = bool(named_variations.numbers or named_variations.lists)
+    sizes = (
+        _all_varied_dimensions(named_variations.sizes, varied.sizes)
+        if named_variations.sizes
+        else ()
+        if has_named_numbers
+        else varied.sizes
+    )
+    numbers = named_variations.numbers or (() if named_variations.sizes or named_variations.lists else varied.numbers)
     dynamic = RecompileCandidate(_DYNAMIC_TITLE, ("dynamic",), Adjustment(dynamic=True))
-    tensors = [*_lists_for(named.lists, numbers, circumstances), *_tensors_for(numbers, varied, circumstances)]
+    tensor_candidates = [
+        *_list_candidates(named_variations.lists, numbers, circumstances),
+        *_tensor_candidates(numbers, varied, circumstances),
+    ]
     if sizes:
-        yield mark(sizes, "mark_dynamic", circumstances.owner)
+        yield marking_candidate(sizes, "mark_dynamic", circumstances.owner)
         if len(varied.sizes) > len(sizes):
-            yield mark(varied.sizes, "mark_dynamic", circumstances.owner)
+            yield marking_candidate(varied.sizes, "mark_dynamic", circumstances.owner)
     if all(_is_symbolic_if_dynamic(number) for number in numbers):
         yield dynamic
-    if sizes and tensors:
-        yield mark(sizes, "mark_dynamic", circumstances.owner) + tensors[0]
-    yield from tensors
-    if tensors:
-        yield dynamic + tensors[0]
+    if sizes and tensor_candidates:
+        yield marking_candidate(sizes, "mark_dynamic", circumstances.owner) + tensor_candidates[0]
+    yield from tensor_candidates
+    if tensor_candidates:
+        yield dynamic + tensor_candidates[0]
     yield dynamic
     if sizes:
-        unbacked = mark(varied.sizes, "mark_unbacked", circumstances.owner)
-        yield from [unbacked, *([unbacked + tensors[0]] if tensors else [])]
-        yield mark(varied.sizes, "maybe_mark_dynamic", circumstances.owner)
-    yield from _settings(varied, dynamic, circumstances)
+        unbacked = marking_candidate(varied.sizes, "mark_unbacked", circumstances.owner)
+        yield from [unbacked, *([unbacked + tensor_candidates[0]] if tensor_candidates else [])]
+        yield marking_candidate(varied.sizes, "maybe_mark_dynamic", circumstances.owner)
+    yield from _setting_candidates(varied, dynamic, circumstances)
 
 
-def _lists_for(
+def _list_candidates(
     lists: Sequence[NumberList], numbers: Sequence[Number], circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield candidates that replace each list of numbers with one tensor, and the other numbers with tensors."""
     if not lists:
         return
-    others = [number for number in numbers if not any(number_list.contains(number.path) for number_list in lists)]
-    others = [number for number in others if _is_assignable(number, circumstances)]
+    other_numbers = [
+        number for number in numbers if not any(number_list.contains(number.path) for number_list in lists)
+    ]
+    other_numbers = [number for number in other_numbers if _is_assignable(number, circumstances)]
     for mark_name in _MARKS if any(number_list.varies_in_length for number_list in lists) else ("",):
         for float_dtype in (
             ("float64",) if all(number_list.has_only_ints for number_list in lists) else ("float64", "float32")
         ):
-            whole = _as_one_tensor(lists, circumstances.owner, float_dtype, mark_name)
-            yield whole + as_tensors(others, circumstances.owner, float_dtype) if others else whole
+            candidate = _one_tensor_candidate(lists, circumstances.owner, float_dtype, mark_name)
+            yield (
+                candidate + tensor_candidate(other_numbers, circumstances.owner, float_dtype)
+                if other_numbers
+                else candidate
+            )
 
 
-def _as_one_tensor(lists: Sequence[NumberList], owner: str, float_dtype: str, mark_name: str) -> RecompileCandidate:
+def _one_tensor_candidate(
+    lists: Sequence[NumberList], owner: str, float_dtype: str, mark_name: str
+) -> RecompileCandidate:
     """Return a candidate that replaces each list of numbers with one tensor, with a mark if its length varies."""
-    befores = [
-        BeforeCall(
+    preparations = [
+        CallPreparation(
             numbers.path,
             f"torch.as_tensor(NAME, dtype=torch.{'int64' if numbers.has_only_ints else float_dtype})",
             assigns=True,
-            then=f"{_MARKS[mark_name]}(NAME, 0)" if mark_name and numbers.varies_in_length else "",
+            code_after=f"{_MARKS[mark_name]}(NAME, 0)" if mark_name and numbers.varies_in_length else "",
         )
         for numbers in lists
     ]
-    named = [f"`{expression(numbers.path, owner)}`" for numbers in lists]
-    title = f"Make {_joined_with_and(named)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
+    expressions = [f"`{expression(numbers.path, owner)}`" for numbers in lists]
+    title = f"Make {_joined_with_and(expressions)} {'one tensor' if len(lists) == 1 else 'one tensor each'}"
     if mark_name:
         title += f", marked as {_ADJECTIVES[mark_name]}"
-    return _before_each_call(title, "tensor", befores, tuple(numbers.path for numbers in lists), owner)
+    return _candidate_before_calls(title, "tensor", preparations, tuple(numbers.path for numbers in lists), owner)
 
 
-def _tensors_for(
-    numbers: Sequence[Number], varied: Varied, circumstances: Circumstances
+def _tensor_candidates(
+    numbers: Sequence[Number], varied: Variations, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     """Yield candidates that replace numbers with tensors, with doubles first because Python computes with them."""
     assignable = [number for number in varied.numbers if _is_assignable(number, circumstances)]
-    chosen = [number for number in numbers if number in assignable]
-    if not chosen:
+    chosen_numbers = [number for number in numbers if number in assignable]
+    if not chosen_numbers:
         return
-    yield as_tensors(chosen, circumstances.owner, "float64")
-    if len(assignable) > len(chosen):
-        yield as_tensors(assignable, circumstances.owner, "float64")
-    if any(not number.is_whole for number in chosen):
-        yield as_tensors(chosen, circumstances.owner, "float32")
+    yield tensor_candidate(chosen_numbers, circumstances.owner, "float64")
+    if len(assignable) > len(chosen_numbers):
+        yield tensor_candidate(assignable, circumstances.owner, "float64")
+    if any(not number.is_int for number in chosen_numbers):
+        yield tensor_candidate(chosen_numbers, circumstances.owner, "float32")
 
 
-def _settings(
-    varied: Varied, dynamic: RecompileCandidate, circumstances: Circumstances
+def _setting_candidates(
+    varied: Variations, dynamic: RecompileCandidate, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
-    if any(number.path.root.kind == "module" and number.is_whole for number in varied.numbers):
-        unspecialized = setting("Allow ints of modules to change", _UNSPECIALIZED)
+    if any(number.path.root.kind == "module" and number.is_int for number in varied.numbers):
+        unspecialized = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED)
         yield unspecialized
         yield dynamic + unspecialized
     if _has_equal_sizes(varied.sizes):
-        yield dynamic + setting("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
+        yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
     if circumstances.is_limit_worth_raising:
         limit = _LIMIT_FACTOR * circumstances.limit
         yield RecompileCandidate(
@@ -292,71 +311,81 @@ def _has_equal_sizes(sizes: Sequence[Size]) -> bool:
     )
 
 
-def _completed(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
+def _all_varied_dimensions(sizes: Sequence[Size], all_sizes: Sequence[Size]) -> tuple[Size, ...]:
     """Return all varied dimensions of the tensors that guards name: a guard names only the first one that differs."""
     paths = {size.path for size in sizes}
     return tuple(size for size in all_sizes if size.path in paths)
 
 
-def mark(sizes: Sequence[Size], mark_name: str, owner: str) -> RecompileCandidate:
+def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> RecompileCandidate:
     """Return a candidate that marks dimensions before each call."""
     by_path: dict[Path, list[int]] = {}
     for size in sizes:
         by_path.setdefault(size.path, []).append(size.dim)
     optional = {size.path: size.optional for size in sizes}
-    befores = [
-        BeforeCall(path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path])
+    preparations = [
+        CallPreparation(
+            path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path]
+        )
         for path, dims in by_path.items()
     ]
-    named = [f"{_dims(dims)} of `{expression(path, owner)}`" for path, dims in by_path.items()]
-    return _before_each_call(f"Mark {_joined_with_and(named)} as {_ADJECTIVES[mark_name]}", "mark", befores, (), owner)
+    dimensions = [f"{_dimensions_in_words(dims)} of `{expression(path, owner)}`" for path, dims in by_path.items()]
+    return _candidate_before_calls(
+        f"Mark {_joined_with_and(dimensions)} as {_ADJECTIVES[mark_name]}", "mark", preparations, (), owner
+    )
 
 
-def _before_each_call(
-    title: str, family: Family, befores: Sequence[BeforeCall], tensors: tuple[Path, ...], owner: str
+def _candidate_before_calls(
+    title: str, family: Family, preparations: Sequence[CallPreparation], tensors: tuple[Path, ...], owner: str
 ) -> RecompileCandidate:
-    lines = tuple(with_joined_conditions(before.lines(lambda path: expression(path, owner)) for before in befores))
-    return RecompileCandidate(title, (family,), Adjustment(lines, tensors), tuple(befores))
+    lines = tuple(
+        with_joined_conditions(preparation.lines(lambda path: expression(path, owner)) for preparation in preparations)
+    )
+    return RecompileCandidate(title, (family,), Adjustment(lines, tensors), tuple(preparations))
 
 
 def with_joined_conditions(blocks: Iterable[Sequence[str]]) -> list[str]:
     """Return the lines of blocks of code; consecutive blocks that begin with the same condition share it."""
     lines: list[str] = []
     condition = None
-    for first, *rest in blocks:
+    for first, *body in blocks:
         is_condition = first.startswith("if ")
-        lines += rest if is_condition and first == condition else [first, *rest]
+        lines += body if is_condition and first == condition else [first, *body]
         condition = first if is_condition else None
     return lines
 
 
-def _dims(dims: Sequence[int]) -> str:
+def _dimensions_in_words(dims: Sequence[int]) -> str:
     return f"dimension {dims[0]}" if len(dims) == 1 else f"dimensions {_joined_with_and(list(map(str, dims)))}"
 
 
-def as_tensors(numbers: Sequence[Number], owner: str, float_dtype: str) -> RecompileCandidate:
+def tensor_candidate(numbers: Sequence[Number], owner: str, float_dtype: str) -> RecompileCandidate:
     """Return a candidate that replaces numbers with tensors before each call."""
-    befores: dict[BeforeCall, None] = {}
-    grouped: dict[Path, dict[str, None]] = {}
+    preparations: dict[CallPreparation, None] = {}
+    lines_by_optimizer: dict[Path, dict[str, None]] = {}
     for number in numbers:
-        dtype = f"torch.{'int64' if number.is_whole else float_dtype}"
+        dtype = f"torch.{'int64' if number.is_int else float_dtype}"
         value = f"torch.as_tensor(NAME, dtype={dtype})"
         if number.is_replaced_as_a_whole:
             values = f"torch.as_tensor(value, dtype={dtype}) for value in NAME"
-            value = f"[{values}]" if number.within is list else f"tuple({values})"
-        optimizer, key = _in_param_groups(number.path)
+            value = f"[{values}]" if number.container_type is list else f"tuple({values})"
+        optimizer, key = _optimizer_and_key(number.path)
         if optimizer is not None:
             name = f"group[{key!r}]"
-            grouped.setdefault(optimizer, {})[f"{name} = {value.replace('NAME', name)}"] = None
+            lines_by_optimizer.setdefault(optimizer, {})[f"{name} = {value.replace('NAME', name)}"] = None
         else:
-            befores[BeforeCall(_assigned_path(number), value, assigns=True)] = None
-    for optimizer, lines in grouped.items():
+            preparations[CallPreparation(_assigned_path(number), value, assigns=True)] = None
+    for optimizer, lines in lines_by_optimizer.items():
         loop = "\n    ".join([_PARAM_GROUPS_LOOP, *lines])
-        befores[BeforeCall(optimizer, loop)] = None
-    named = list(dict.fromkeys(_text_in_title(number, owner) for number in numbers))
-    noun = "tensors" if len(named) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
+        preparations[CallPreparation(optimizer, loop)] = None
+    number_names = list(dict.fromkeys(_text_in_title(number, owner) for number in numbers))
+    noun = (
+        "tensors" if len(number_names) > 1 or any(number.is_replaced_as_a_whole for number in numbers) else "a tensor"
+    )
     paths = tuple(path for number in numbers for path in number.paths)
-    return _before_each_call(f"Make {_joined_with_and(named)} {noun}", "tensor", list(befores), paths, owner)
+    return _candidate_before_calls(
+        f"Make {_joined_with_and(number_names)} {noun}", "tensor", list(preparations), paths, owner
+    )
 
 
 def _assigned_path(number: Number) -> Path:
@@ -365,16 +394,16 @@ def _assigned_path(number: Number) -> Path:
     return Path(path.root, path.steps[:-1]) if number.is_replaced_as_a_whole else path
 
 
-def _in_param_groups(path: Path) -> tuple[Path | None, str]:
+def _optimizer_and_key(path: Path) -> tuple[Path | None, str]:
     """Return the place of the optimizer that has a hyperparameter, and the key; ``None`` for other numbers."""
-    at = next((index for index, step in enumerate(path.steps) if step.key == "param_groups"), None)
-    if at is None or len(path.steps) < at + 3:
+    index_of_groups = next((index for index, step in enumerate(path.steps) if step.key == "param_groups"), None)
+    if index_of_groups is None or len(path.steps) < index_of_groups + 3:
         return None, ""
-    return Path(path.root, path.steps[:at]), str(path.steps[at + 2].key)
+    return Path(path.root, path.steps[:index_of_groups]), str(path.steps[index_of_groups + 2].key)
 
 
 def _text_in_title(number: Number, owner: str) -> str:
-    optimizer, key = _in_param_groups(number.path)
+    optimizer, key = _optimizer_and_key(number.path)
     if optimizer is None:
         return f"`{expression(_assigned_path(number), owner)}`"
     return f"`{key}` of `{expression(optimizer, owner)}`"
@@ -382,10 +411,10 @@ def _text_in_title(number: Number, owner: str) -> str:
 
 def with_same_layouts(candidate: RecompileCandidate) -> RecompileCandidate:
     """Return a candidate that also stops inductor from changing memory formats."""
-    return candidate + setting("Let inductor keep memory formats", _SAME_LAYOUTS)
+    return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUTS)
 
 
-def setting(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:
+def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:
     """Return a candidate that changes settings."""
     return RecompileCandidate(title, ("setting",), Adjustment(settings=settings))
 

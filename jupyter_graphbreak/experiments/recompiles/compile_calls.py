@@ -58,16 +58,16 @@ def compile_calls(
     owner : str or None
         The name of the called module in the user's code.
     """
-    found: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
+    by_certainty: dict[_Certainty, list[CompileCall]] = {"certain": [], "by name": [], "unknown": []}
     nodes = {source: list(ast.walk(tree)) for source, tree in trees.items()}
     for source in nodes:
         search = _CompileCallSearch(source, nodes, definition, owner)
         for node, certainty in search.calls():
-            found[certainty].append(CompileCall(source, node))
-    if found["certain"]:
-        return found["certain"]
-    chosen = found["by name"] or found["unknown"]
-    return chosen if len(chosen) == 1 else []
+            by_certainty[certainty].append(CompileCall(source, node))
+    if by_certainty["certain"]:
+        return by_certainty["certain"]
+    possible = by_certainty["by name"] or by_certainty["unknown"]
+    return possible if len(possible) == 1 else []
 
 
 @dataclass
@@ -78,18 +78,18 @@ class _CompileCallSearch:
     nodes: Mapping[str, list[ast.AST]]
     definition: CompiledDefinition
     owner: str | None
-    _torch: set[str] = field(default_factory=lambda: {"torch"})
-    _compile: set[str] = field(default_factory=set)
+    _torch_names: set[str] = field(default_factory=lambda: {"torch"})
+    _compile_names: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for node in self.nodes[self.source]:
             if isinstance(node, ast.Import):
-                self._torch |= {alias.asname for alias in node.names if alias.name == "torch" and alias.asname}
+                self._torch_names |= {alias.asname for alias in node.names if alias.name == "torch" and alias.asname}
             elif isinstance(node, ast.ImportFrom) and node.module == "torch":
-                self._compile |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
+                self._compile_names |= {alias.asname or alias.name for alias in node.names if alias.name == "compile"}
         for node in self.nodes[self.source]:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and self._is_partial(node.value):
-                self._compile |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+                self._compile_names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
 
     def calls(self) -> Iterator[tuple[ast.expr, _Certainty]]:
         """Yield the calls that may compile the function."""
@@ -119,7 +119,7 @@ class _CompileCallSearch:
 
     def _is_compile(self, node: ast.expr) -> bool:
         name, _, attribute = dotted(node).rpartition(".")
-        return (name in self._torch and attribute == "compile") or (not name and attribute in self._compile)
+        return (name in self._torch_names and attribute == "compile") or (not name and attribute in self._compile_names)
 
     def _is_partial(self, node: ast.Call) -> bool:
         """Return whether a call is ``functools.partial(torch.compile, ...)``."""
@@ -129,16 +129,16 @@ class _CompileCallSearch:
     def _is_definition(self, node: ast.AST, source: str | None = None) -> bool:
         """Return whether a statement defines the function, or the module's class."""
         if isinstance(node, ast.ClassDef):
-            return node.name == self._name
+            return node.name == self._short_name
         if not isinstance(node, FunctionNode):
             return False
         if self.definition.source is None:
-            return node.name == self._name
+            return node.name == self._short_name
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         return (source or self.source, first) == (self.definition.source, self.definition.line)
 
     @property
-    def _name(self) -> str:
+    def _short_name(self) -> str:
         return self.definition.name.rpartition(".")[2]
 
     def _certainty(self, value: ast.expr, call: ast.Call, assignments: int) -> _Certainty | None:
@@ -147,8 +147,8 @@ class _CompileCallSearch:
             case ast.Name():
                 return self._certainty_of_name(value.id, call, assignments)
             case ast.Lambda():
-                is_it = (self.source, value.lineno) == (self.definition.source, self.definition.line)
-                return "certain" if is_it and self._name == "<lambda>" else None
+                is_same_place = (self.source, value.lineno) == (self.definition.source, self.definition.line)
+                return "certain" if is_same_place and self._short_name == "<lambda>" else None
             case ast.Call(func=function) if dotted(function).rpartition(".")[2] == "partial" and value.args:
                 return self._certainty(value.args[0], call, assignments)
             case ast.Call(func=ast.Name(id=name)):
@@ -161,38 +161,38 @@ class _CompileCallSearch:
         return "unknown"
 
     def _certainty_of_name(self, name: str, call: ast.Call, assignments: int) -> _Certainty | None:
-        before = [node for node in self.nodes[self.source] if getattr(node, "lineno", call.lineno) < call.lineno]
+        earlier_nodes = [node for node in self.nodes[self.source] if getattr(node, "lineno", call.lineno) < call.lineno]
         bindings = [
             node
-            for node in before
+            for node in earlier_nodes
             if (isinstance(node, FunctionNode | ast.ClassDef) and node.name == name)
             or (isinstance(node, ast.Assign) and any(dotted(target) == name for target in node.targets))
         ]
-        last = max(bindings, key=lambda node: node.lineno, default=None)
-        if isinstance(last, ast.Assign) and assignments:
-            certainty = self._certainty(last.value, call, assignments - 1)
+        last_binding = max(bindings, key=lambda node: node.lineno, default=None)
+        if isinstance(last_binding, ast.Assign) and assignments:
+            certainty = self._certainty(last_binding.value, call, assignments - 1)
             return "by name" if certainty == "unknown" and name == self.owner else certainty
-        if last is not None and not isinstance(last, ast.Assign):
-            is_parameter = any(isinstance(node, ast.arg) and node.arg == name for node in before)
-            return "certain" if self._is_definition(last) else "unknown" if is_parameter else None
+        if last_binding is not None and not isinstance(last_binding, ast.Assign):
+            is_parameter = any(isinstance(node, ast.arg) and node.arg == name for node in earlier_nodes)
+            return "certain" if self._is_definition(last_binding) else "unknown" if is_parameter else None
         if name == self.owner:
             return "by name"
-        elsewhere = self._definitions(name)
-        if len(elsewhere) == 1:
-            source, node = elsewhere[0]
+        definitions = self._definitions(name)
+        if len(definitions) == 1:
+            source, node = definitions[0]
             return "certain" if self._is_definition(node, source) else None
-        return "by name" if name == self._name and not elsewhere else "unknown"
+        return "by name" if name == self._short_name and not definitions else "unknown"
 
     def _certainty_of_result(self, name: str) -> _Certainty | None:
         """Return how certain it is that calling a function or class returns the function."""
-        made = self._definitions(name)
-        for source, node in made:
+        definitions = self._definitions(name)
+        for source, node in definitions:
             if isinstance(node, ast.ClassDef):
-                if node.name == self._name:
+                if node.name == self._short_name:
                     return "certain"
             elif any(self._is_definition(inner, source) for inner in ast.walk(node)):
                 return "certain"
-        return None if any(isinstance(node, ast.ClassDef) for _, node in made) else "unknown"
+        return None if any(isinstance(node, ast.ClassDef) for _, node in definitions) else "unknown"
 
     def _definitions(self, name: str) -> list[tuple[str, FunctionNode | ast.ClassDef]]:
         """Return the functions and classes of this name in all sources."""
@@ -208,8 +208,8 @@ class _CompileCallSearch:
         return [
             (source, node)
             for source, nodes in self.nodes.items()
-            for kind in nodes
-            if isinstance(kind, ast.ClassDef)
-            for node in kind.body
+            for class_node in nodes
+            if isinstance(class_node, ast.ClassDef)
+            for node in class_node.body
             if isinstance(node, FunctionNode) and node.name == name
         ]

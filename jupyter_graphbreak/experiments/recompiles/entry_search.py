@@ -21,15 +21,15 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.manual_steps import manual_steps, right_number
+from jupyter_graphbreak.experiments.recompiles.manual_steps import are_recompiles_right, manual_steps
 from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import find_varied, readings
+from jupyter_graphbreak.experiments.recompiles.variations import find_variations, readings
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, settings_statements
 from jupyter_graphbreak.experiments.remedies.changed_entry import entry_with_change
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
-from jupyter_graphbreak.report.remedies import INNER, WORKING, Edit, Remedy
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, WORKING, Edit, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
     from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
-    from jupyter_graphbreak.experiments.recompiles.varied import Varied
+    from jupyter_graphbreak.experiments.recompiles.variations import Variations
     from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, SeenCall
@@ -120,9 +120,9 @@ class EntrySearch:
         seen = self._seen
         if len(seen) < 2:  # noqa: PLR2004
             return self.without_trials(None)
-        varied = find_varied(seen)
-        named = varied.named_by(self._guards)
-        if right_number(named, self._recompiles):
+        varied = find_variations(seen)
+        named_variations = varied.named_in(self._guards)
+        if are_recompiles_right(named_variations, self._recompiles):
             return dataclasses.replace(self.without_trials(None), is_right=True)
         trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
@@ -132,16 +132,16 @@ class EntrySearch:
                 else "repeated on copies, the calls were not compiled again"
             )
         varied = trials.varied
-        named = varied.named_by(self._guards)
+        named_variations = varied.named_in(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
-        given = Circumstances(
+        circumstances = Circumstances(
             self._owner,
             self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
             self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )
-        candidates = propose(named, varied, given)
-        is_right = self._try_in_turn(candidates, trials, trials.right_number(named.others), end)
+        candidates = propose(named_variations, varied, circumstances)
+        is_right = self._try_in_turn(candidates, trials, trials.right_compilation_count(named_variations.others), end)
         works = any(tried.verdict in WORKING for tried, _ in self._tried)
         self._line = self._specializing_line(None if works else trials.specializing)
         ended = any(tried.ended for tried, _ in self._tried)
@@ -150,7 +150,7 @@ class EntrySearch:
             ended = any(tried.ended for tried, _ in self._tried)
         if not ended and not is_right:
             self._compute_before(varied, trials, end)
-        return self._collected(varied)
+        return self._collected_findings(varied)
 
     def _try_in_turn(
         self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right_compilations: int, end: float
@@ -161,15 +161,15 @@ class EntrySearch:
         into the sources.
         """
         pending = deque(candidates)
-        known: set[Any] = set()
+        tried_keys: set[Any] = set()
         is_right = False
         while pending:
             candidate = pending.popleft()
-            candidate, change = self._placed(candidate, trials)
+            candidate, change = self._with_source_change(candidate, trials)
             key = candidate.adjustment.lines, candidate.adjustment.dynamic, tuple(candidate.adjustment.settings)
-            if key in known or len(known) >= _MAX_CANDIDATES:
+            if key in tried_keys or len(tried_keys) >= _MAX_CANDIDATES:
                 continue
-            known.add(key)
+            tried_keys.add(key)
             if self._is_no_better(candidate) or (is_right and not change.texts):
                 continue
             if time.monotonic() + trials.seconds / 2 > end and self._tried:
@@ -193,25 +193,25 @@ class EntrySearch:
 
         Code that no trial runs may read these numbers; the reason names an example.
         """
-        items = [before for before in tried.candidate.befores if before.needs_an_item]
+        items = [preparation for preparation in tried.candidate.preparations if preparation.needs_an_item]
         if tried.verdict == "works" and items:
             reason = f"it assumes that every call has `{expression(items[-1].path, self._owner)}`"
             tried = dataclasses.replace(tried, verdict="works on what ran", reason=reason)
-        left = [before for before in tried.candidate.befores if before.leaves_tensors]
-        if tried.verdict not in WORKING or not left:
+        leaving_tensors = [preparation for preparation in tried.candidate.preparations if preparation.leaves_tensors]
+        if tried.verdict not in WORKING or not leaving_tensors:
             return tried
-        names = [f"`{expression(before.path, self._owner)}`" for before in left]
+        names = [f"`{expression(preparation.path, self._owner)}`" for preparation in leaving_tensors]
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
         tried = dataclasses.replace(tried, verdict="works but differs", differences=[*tried.differences, *differences])
-        found = self._texts.reader_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
-        if found is None or tried.reason is not None:
+        named_reader = self._texts.reading_line_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
+        if named_reader is None or tried.reason is not None:
             return tried
-        name, reader = found
+        name, reader = named_reader
         place = expression(reader.path, self._owner)
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
         return dataclasses.replace(tried, reason=reason)
 
-    def _compute_before(self, varied: Varied, trials: CallTrials, end: float) -> None:
+    def _compute_before(self, varied: Variations, trials: CallTrials, end: float) -> None:
         """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:
@@ -224,7 +224,7 @@ class EntrySearch:
             is_dynamic = bool(varied.sizes) or not proposal.is_tensor
             changed, title = dict(proposal.texts), proposal.title
             if is_dynamic:
-                changed |= with_dynamic(changed, CompiledDefinition(proposal.inner), None) or {}
+                changed |= with_dynamic(changed, CompiledDefinition(proposal.compiled_name), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
             if time.monotonic() + trials.seconds / 2 > end:
                 return
@@ -250,7 +250,7 @@ class EntrySearch:
             (pair for pair in self._tried if pair[0].verdict in WORKING), key=lambda pair: pair[0].compilations
         )
         for proposal in proposals:
-            joined = self._joined(edits_of({source: text}, Change(proposal.texts)), change)
+            joined = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
             if joined is None:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
@@ -272,36 +272,36 @@ class EntrySearch:
         sources = dict.fromkeys([source, *self._texts.all_texts(self._sites())])
         return self._texts.program(list(sources), self._compile_text)
 
-    def _joined(self, edits: Sequence[Edit], change: Change) -> Change | None:
+    def _extended_change(self, edits: Sequence[Edit], change: Change) -> Change | None:
         """Return a change extended by edits; ``None`` if they overlap with its own edits."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
-        own = edits_of(originals, change)
-        if any(one.source == two.source and _overlap(one, two) for one in edits for two in own):
+        own_edits = edits_of(originals, change)
+        if any(one.source == two.source and _overlap(one, two) for one in edits for two in own_edits):
             return None
         texts = {
-            source: apply_edits(text, [edit for edit in (*own, *edits) if edit.source == source])
+            source: apply_edits(text, [edit for edit in (*own_edits, *edits) if edit.source == source])
             for source, text in originals.items()
         }
         return dataclasses.replace(change, texts=texts)
 
-    def combined(
-        self, found: EntryFindings, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]
+    def try_combined(
+        self, findings: EntryFindings, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]
     ) -> CombinedRemedy | None:
         """Try the best change together with the remedy that removes most breaks; ``None`` if that does not work."""
-        if self._trials is None or not found.tried or found.tried[0][0].verdict not in WORKING:
+        if self._trials is None or not findings.tried or findings.tried[0][0].verdict not in WORKING:
             return None
-        (best, change), *_ = found.tried
+        (best, change), *_ = findings.tried
         if "hoisting" in best.candidate.families:
             return None
-        usable = [
+        combinable = [
             (remedy, apply)
-            for (ident, *others), apply in without_breaks.items()
-            if not others and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
+            for (ident, *other_ids), apply in without_breaks.items()
+            if not other_ids and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
         ]
-        if not usable:
+        if not combinable:
             return None
-        remedy, apply = max(usable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
-        joined = self._joined(remedy.edits, change)
+        remedy, apply = max(combinable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
+        joined = self._extended_change(remedy.edits, change)
         if joined is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
@@ -324,46 +324,52 @@ class EntrySearch:
             return self._texts.line_of(line_from_error.source, line_from_error.line, line_from_error.code)
         for recompile in self._recompiles:
             for reason in recompile.reasons:
-                at = reason.location
-                if at is None or not at.code or not self._texts.is_own(at.source):
+                location = reason.location
+                if location is None or not location.code or not self._texts.is_own(location.source):
                     continue
                 if _VALUE_GUARD.search(reason.guard) is not None:
-                    return SpecializingLine(at.source, at.line, at.code.strip())
+                    return SpecializingLine(location.source, location.line, location.code.strip())
         return None
 
-    def _placed(self, candidate: RecompileCandidate, trials: CallTrials) -> tuple[RecompileCandidate, Change]:
+    def _with_source_change(
+        self, candidate: RecompileCandidate, trials: CallTrials
+    ) -> tuple[RecompileCandidate, Change]:
         """Return a candidate with its change of the sources; without a place, ``dynamic=True`` becomes a setting."""
         change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
         texts: dict[str, str] = {}
         is_complete = True
         if candidate.adjustment.dynamic:
-            found = with_dynamic(self._texts.all_texts(self._sites()), self._definition, trials.owner)
-            if found is not None:
-                texts |= found
+            changed_texts = with_dynamic(self._texts.all_texts(self._sites()), self._definition, trials.owner)
+            if changed_texts is not None:
+                texts |= changed_texts
             else:
                 candidate = candidate.with_settings(DYNAMIC_BY_SETTING)
                 change = Change(settings=candidate.adjustment.settings, codes=self._lines_for_reader(candidate))
-        if candidate.befores:
+        if candidate.preparations:
             by_source: dict[str, list[CallSite]] = {}
             sites = self._sites()
             for site in sites:
-                source, moved = self._texts.place(site)
-                if source is None or moved is None:
+                source, shown_site = self._texts.place(site)
+                if source is None or shown_site is None:
                     is_complete = False
                 else:
-                    by_source.setdefault(source, []).append(moved)
+                    by_source.setdefault(source, []).append(shown_site)
             is_complete = is_complete and bool(sites)
-            for source, placed in by_source.items():
+            for source, placed_sites in by_source.items():
                 text = texts.get(source, self._texts.text(source))
                 if source in texts:  # two changes in one text: the calls must stay at their lines
                     is_complete = is_complete and text.count("\n") == self._texts.text(source).count("\n")
-                befores, statements = candidate.befores, settings_statements(change.settings)
-                call, taken = self._entry.call, top_level_names()
-                new = with_lines_before(text, placed, call, befores, statements, taken) if is_complete else None
-                if new is None:
+                preparations, statements = candidate.preparations, settings_statements(change.settings)
+                call, taken_names = self._entry.call, top_level_names()
+                new_text = (
+                    with_lines_before(text, placed_sites, call, preparations, statements, taken_names)
+                    if is_complete
+                    else None
+                )
+                if new_text is None:
                     is_complete = False
                 else:
-                    texts[source] = new
+                    texts[source] = new_text
         return candidate, dataclasses.replace(change, texts=texts) if is_complete else change
 
     def _lines_for_reader(self, candidate: RecompileCandidate) -> tuple[str, ...]:
@@ -376,20 +382,20 @@ class EntrySearch:
             name = expression(path, self._owner)
             return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
 
-        if not candidate.befores:
+        if not candidate.preparations:
             return candidate.adjustment.lines
-        return tuple(with_joined_conditions(before.lines(name_of) for before in candidate.befores))
+        return tuple(with_joined_conditions(preparation.lines(name_of) for preparation in candidate.preparations))
 
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._seen if call.site is not None]
 
-    def _collected(self, varied: Varied) -> EntryFindings:
-        """Return the candidates, the best first, with a decision for a person if none works."""
-        works = [pair for pair in self._tried if pair[0].verdict in WORKING]
+    def _collected_findings(self, varied: Variations) -> EntryFindings:
+        """Return the candidates, the best first, with manual steps if none ends all recompiles."""
+        working = [pair for pair in self._tried if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.
         best = sorted(
-            works,
+            working,
             key=lambda pair: (
                 not pair[0].ended,
                 pair[0].compilations,
@@ -399,19 +405,19 @@ class EntrySearch:
             ),
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
-        kept = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        more = [one for one in kept if any(one[0].candidate.includes(other[0].candidate) for other in kept)]
-        kept = [pair for pair in kept if pair not in more]
-        failed = [pair for pair in self._tried if pair not in kept and pair not in more]
-        ended = bool(kept) and kept[0][0].ended
+        listed = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
+        extended = [one for one in listed if any(one[0].candidate.includes(other[0].candidate) for other in listed)]
+        listed = [pair for pair in listed if pair not in extended]
+        failed = [pair for pair in self._tried if pair not in listed and pair not in extended]
+        ended = bool(listed) and listed[0][0].ended
         steps = [] if ended else manual_steps(varied, self._recompiles, self._line)
-        return EntryFindings(self._recompiles, [*kept, *failed], self._owner, manual_steps=steps)
+        return EntryFindings(self._recompiles, [*listed, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
-        """Return only the decision for a person, and the trials so far."""
-        varied = find_varied(self._seen)
+        """Return the trials so far, with manual steps if none works."""
+        varied = find_variations(self._seen)
         if self._tried:
-            return self._collected(varied)
+            return self._collected_findings(varied)
         steps = manual_steps(varied, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)
 
@@ -419,7 +425,7 @@ class EntrySearch:
 def _can_be_combined(remedy: Remedy) -> bool:
     """Return whether a remedy for breaks works and only edits sources."""
     is_edit = remedy.kind == "edit" and bool(remedy.edits) and not remedy.settings and remedy.code is None
-    return remedy.verdict in WORKING and is_edit and remedy.family != INNER
+    return remedy.verdict in WORKING and is_edit and remedy.family != INNER_FAMILY
 
 
 def _overlap(one: Edit, other: Edit) -> bool:

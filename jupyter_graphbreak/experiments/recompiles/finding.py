@@ -15,7 +15,7 @@ from jupyter_graphbreak.experiments.recompiles.entry_search import EntryFindings
 from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP, is_about_freed_objects, manual_steps
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
-from jupyter_graphbreak.experiments.recompiles.varied import find_varied
+from jupyter_graphbreak.experiments.recompiles.variations import find_variations
 from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
@@ -48,12 +48,12 @@ class FoundRecompileRemedies(NamedTuple):
     def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
         """Return the best remedy of an entry, if it only marks arguments: a function that applies it, by its id."""
         return {
-            (ident,): partial(_entry_with, known, candidate.adjustment, owner)
-            for known, ident, candidate, owner in self.working
-            if known is entry
+            (ident,): partial(_entry_with, working_entry, candidate.adjustment, owner)
+            for working_entry, ident, candidate, owner in self.working
+            if working_entry is entry
             and not candidate.adjustment.tensors
             and candidate.changes_only_calls
-            and all(before.path.root.kind == "argument" for before in candidate.befores)
+            and all(preparation.path.root.kind == "argument" for preparation in candidate.preparations)
         }
 
 
@@ -72,7 +72,7 @@ def _entry_with(entry: Entry, adjustment: Adjustment, owner: str) -> Iterator[En
 def find_recompile_remedies(
     report: Report,
     files: Mapping[str, str],
-    kept: KeptEntries,
+    kept_entries: KeptEntries,
     *,
     seconds: float | None = None,
     find_cell: FindCell = lambda _: None,
@@ -86,7 +86,7 @@ def find_recompile_remedies(
     ----------
     files : mapping
         The file name of each source of the report, by the source's id.
-    kept : KeptEntries
+    kept_entries : KeptEntries
         The entries of the run, with the sketches of their calls.
     seconds : float or None
         The time limit; by default 60 seconds.
@@ -98,37 +98,37 @@ def find_recompile_remedies(
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     texts = ReportTexts(report, files, find_cell)
     builder = _RecompileRemedyBuilder(report, texts)
-    by_entry, without_entry = _recompiles_by_entry(report, kept.entries)
+    by_entry, without_entry = _recompiles_by_entry(report, kept_entries.entries)
     for entry, recompiles in by_entry:
         on_status(f"to repeat the calls of {entry.function} on copies")
-        calls, is_repeated = kept.calls_of(entry), kept.has_repeated_calls(entry)
+        calls, is_repeated = kept_entries.calls_of(entry), kept_entries.has_repeated_calls(entry)
         search = EntrySearch(entry, calls, recompiles, report, texts, compile_text, on_status, is_repeated=is_repeated)
         with entry.set_up():
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
-                    found = search.run(end)
-                    combined = search.combined(found, without_breaks(entry))
+                    findings = search.run(end)
+                    combined = search.try_combined(findings, without_breaks(entry))
                     is_enough = combined is not None and combined.tried.ended
-                    steps = [] if is_enough else found.manual_steps
-                    found = dataclasses.replace(found, combined=combined, manual_steps=steps)
+                    steps = [] if is_enough else findings.manual_steps
+                    findings = dataclasses.replace(findings, combined=combined, manual_steps=steps)
             except TimeUpError:
-                found = search.without_trials(NO_TIME_AT_ALL)
+                findings = search.without_trials(NO_TIME_AT_ALL)
             except TrialStoppedError as stopped:
-                kept.leave_out(entry, stopped.effect)
-                found = search.without_trials(f"the function was not run again: it {stopped.effect.what}")
+                kept_entries.leave_out(entry, stopped.effect)
+                findings = search.without_trials(f"the function was not run again: it {stopped.effect.what}")
             except KeyboardInterrupt:
                 builder.add(search.without_trials(INTERRUPTED))
                 break
             except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
                 note_if_internal("trying fixes for recompiles", error)
-                found = search.without_trials(
+                findings = search.without_trials(
                     f"the calls could not be repeated on copies ({type(error).__name__}: {error})"
                 )
-        builder.add(found, entry)
-    reason = next(iter(kept.left_out), None)
-    effects = [f"the function was not run again: it {effect.what}" for effect in kept.effects]
+        builder.add(findings, entry)
+    reason = next(iter(kept_entries.left_out), None)
+    effects = [f"the function was not run again: it {effect.what}" for effect in kept_entries.effects]
     for recompiles in without_entry:
-        steps = manual_steps(find_varied([]), recompiles, None)
+        steps = manual_steps(find_variations([]), recompiles, None)
         builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
     return FoundRecompileRemedies(builder.report(), builder.working)
 
@@ -155,16 +155,16 @@ def _recompiles_by_entry(
         return ident
 
     by_frame = {entry.frame: entry for entry in reversed(entries) if entry.frame is not None}
-    found: dict[int, tuple[Entry, list[Recompile]]] = {}
-    others: dict[str, list[Recompile]] = {}
+    by_entry: dict[int, tuple[Entry, list[Recompile]]] = {}
+    without_entry: dict[str, list[Recompile]] = {}
     for recompile in report.recompiles:
         first = recompile.of or recompile.frame
         entry = by_frame.get(first) or by_frame.get(entry_frame(first)) or by_frame.get(entry_frame(recompile.frame))
         if entry is not None and not is_about_freed_objects(recompile):
-            found.setdefault(id(entry), (entry, []))[1].append(recompile)
+            by_entry.setdefault(id(entry), (entry, []))[1].append(recompile)
         else:
-            others.setdefault(first, []).append(recompile)
-    return list(found.values()), list(others.values())
+            without_entry.setdefault(first, []).append(recompile)
+    return list(by_entry.values()), list(without_entry.values())
 
 
 class _RecompileRemedyBuilder:
@@ -177,28 +177,28 @@ class _RecompileRemedyBuilder:
         #: The best working remedy of each entry: its id, its change, and the name of the called module.
         self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
-    def add(self, found: EntryFindings, entry: Entry | None = None) -> None:
+    def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:
         """Add the findings about the recompiles of one entry."""
-        idents = [recompile.id for recompile in found.recompiles]
-        if (combined := found.combined) is not None:
-            both = self._remedy(combined.tried, combined.change, idents)
+        idents = [recompile.id for recompile in findings.recompiles]
+        if (combined := findings.combined) is not None:
+            combined_remedy = self._remedy(combined.tried, combined.change, idents)
             self._remedies.append(
                 replace(
-                    both,
+                    combined_remedy,
                     breaks=combined.remedy.breaks,
                     frames=combined.remedy.frames,
-                    family=f"{combined.remedy.family} and {both.family}",
-                    title=f"{combined.remedy.title}; {both.title}",
+                    family=f"{combined.remedy.family} and {combined_remedy.family}",
+                    title=f"{combined.remedy.title}; {combined_remedy.title}",
                 )
             )
-        for number, (tried, change) in enumerate(found.tried):
+        for number, (tried, change) in enumerate(findings.tried):
             self._remedies.append(self._remedy(tried, change, idents))
             if not number and entry is not None and tried.verdict in WORKING:
-                self.working.append((entry, self._remedies[-1].id, tried.candidate, found.owner))
-        for sentence, about in found.manual_steps:
-            if found.tried or sentence != GENERAL_STEP:
-                decision = decision_for_person(self._next_id(), sentence, found.reason)
-                self._remedies.append(replace(decision, recompiles=about, is_right=found.is_right))
+                self.working.append((entry, self._remedies[-1].id, tried.candidate, findings.owner))
+        for sentence, recompiles in findings.manual_steps:
+            if findings.tried or sentence != GENERAL_STEP:
+                decision = decision_for_person(self._next_id(), sentence, findings.reason)
+                self._remedies.append(replace(decision, recompiles=recompiles, is_right=findings.is_right))
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"

@@ -7,22 +7,22 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.recompiles.varied import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, TensorSketch
+from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, TensorSketch
 from jupyter_graphbreak.report.guards import (
+    BREAK_RESULT_PREFIX,
     METHOD_OWNER,
-    OF_BREAK,
     changed_settings,
-    is_number_of_break,
+    is_about_number_from_break,
+    name_of_varied_function,
     plain_guard,
-    varied_function,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
-    from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
+    from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
@@ -94,13 +94,17 @@ _MAX_RIGHT_VALUES = 4
 
 
 def manual_step(
-    varied: Varied, named: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None, graphs: int = 0
+    varied: Variations,
+    named_variations: Variations,
+    recompiles: Sequence[Recompile],
+    line: SpecializingLine | None,
+    graphs: int = 0,
 ) -> str:
     """Return a sentence about recompiles with one cause, which no change ends.
 
     Parameters
     ----------
-    varied, named : Varied
+    varied, named_variations : Variations
         The variations between the calls, and the variations that failed guards name.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
@@ -108,58 +112,60 @@ def manual_step(
         The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if sentence := next(filter(None, (about(guards, varied) for about in _BY_GUARDS)), ""):
+    if sentence := next(filter(None, (sentence_about(guards, varied) for sentence_about in _BY_GUARDS)), ""):
         return sentence
-    for variation in named.others:
-        return _about_own_state(variation) or _about_variation(variation)
+    for variation in named_variations.others:
+        return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
     if (
         line is not None
         and not _are_about_lengths(recompiles)
-        and not any(is_number_of_break(guard) for guard in guards)
+        and not any(is_about_number_from_break(guard) for guard in guards)
     ):
-        return _about_line(line, varied, _shared_graphs(named, graphs))
+        return _sentence_about_line(line, varied, _shared_graphs(named_variations, graphs))
     for guard in guards:
-        if sentence := _about_guard(guard):
+        if sentence := _sentence_about_guard(guard):
             return sentence
     for variation in varied.others:
-        return _about_own_state(variation) or _about_variation(variation)
-    if sentence := _about_arguments(varied):
+        return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
+    if sentence := _sentence_about_arguments(varied):
         return sentence
-    return _about_sizes_and_numbers(named) or GENERAL_STEP
+    return _sentence_about_sizes_and_numbers(named_variations) or GENERAL_STEP
 
 
 def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
-    """Whether most recompiles happen because the length of a container changed."""
+    """Return whether most recompiles happen because the length of a container changed."""
     latest = [plain_guard(recompile.reasons[0].guard) for recompile in recompiles if recompile.reasons]
     return 2 * sum(_LENGTH_GUARD.match(guard) is not None for guard in latest) > len(latest)
 
 
 def manual_steps(
-    varied: Varied, recompiles: Sequence[Recompile], line: SpecializingLine | None
+    varied: Variations, recompiles: Sequence[Recompile], line: SpecializingLine | None
 ) -> list[tuple[str, list[str]]]:
     """Return sentences about the recompiles of one entry, each with the ids of the recompiles that it is about.
 
     Parameters
     ----------
-    varied : Varied
+    varied : Variations
         The variations between the calls.
     line : SpecializingLine or None
         The line whose condition or conversion is the cause, if PyTorch names it.
     """
     by_sentence: dict[str, list[str]] = {}
     for recompile in recompiles:
-        if all(is_number_of_break(reason.guard) for reason in recompile.reasons):
+        if all(is_about_number_from_break(reason.guard) for reason in recompile.reasons):
             continue  # without the break, this recompile does not happen; the break has its own remedies
-        named = varied.named_by(reason.guard for reason in recompile.reasons)
-        of_function = [other for other in recompiles if other.of == recompile.of]
-        graphs = 0 if any(other.limit_hit for other in of_function) else len(of_function) + 1
-        by_sentence.setdefault(manual_step(varied, named, [recompile], line, graphs), []).append(recompile.id)
+        named_variations = varied.named_in(reason.guard for reason in recompile.reasons)
+        same_function = [other for other in recompiles if other.of == recompile.of]
+        graphs = 0 if any(other.limit_hit for other in same_function) else len(same_function) + 1
+        by_sentence.setdefault(manual_step(varied, named_variations, [recompile], line, graphs), []).append(
+            recompile.id
+        )
     if len(by_sentence) > 1:
         by_sentence.pop(GENERAL_STEP, None)
     return list(by_sentence.items())
 
 
-def _about_arguments(varied: Varied) -> str:
+def _sentence_about_arguments(varied: Variations) -> str:
     """Return a sentence about tensors that are the same in some calls only, and about sizes 0 and 1, if any."""
     if varied.aliases:
         one, other = varied.aliases[0]
@@ -175,12 +181,12 @@ def _about_arguments(varied: Varied) -> str:
     return ""
 
 
-def _about_sizes_and_numbers(named: Varied) -> str:
+def _sentence_about_sizes_and_numbers(named_variations: Variations) -> str:
     """Return a sentence about sizes and numbers that vary; empty if there are none."""
-    if len(named.sizes) == 1 and not named.numbers:
-        (size,) = named.sizes
-        return _about_size(size)
-    names = list(dict.fromkeys(f"`{variation}`" for variation in (*named.sizes, *named.numbers)))
+    if len(named_variations.sizes) == 1 and not named_variations.numbers:
+        (size,) = named_variations.sizes
+        return _sentence_about_size(size)
+    names = list(dict.fromkeys(f"`{variation}`" for variation in (*named_variations.sizes, *named_variations.numbers)))
     if len(names) > 1:
         return (
             f"{', '.join(names[:-1])} and {names[-1]} vary: keep them the same, or move what depends on them out of "
@@ -193,7 +199,7 @@ def _about_sizes_and_numbers(named: Varied) -> str:
     )
 
 
-def _about_size(size: Size) -> str:
+def _sentence_about_size(size: Size) -> str:
     large, small = size.values[0], size.values[-1]
     is_last_batch = size.dim == 0 and small < large and {*size.values} == {small, large}
     if is_last_batch and (small, small) not in itertools.pairwise(size.values):
@@ -207,8 +213,8 @@ def _about_size(size: Size) -> str:
     )
 
 
-def _about_cache(guards: list[str], varied: Varied) -> str:
-    """Return a sentence about a cache of transformers that grows; else empty."""
+def _sentence_about_cache(guards: list[str], varied: Variations) -> str:
+    """Return a sentence about a cache of transformers that grows, or the empty string."""
     if any("size mismatch" in guard or str(cache) in guard for guard in guards for cache in varied.growing_caches):
         return (
             f"`{varied.growing_caches[0]}` grows with each call: pass a cache of fixed length that you create once, "
@@ -217,33 +223,33 @@ def _about_cache(guards: list[str], varied: Varied) -> str:
     return ""
 
 
-def _about_function(guards: list[str], _: Varied) -> str:
-    """Return a sentence about different functions that are passed; else empty."""
-    is_only_cause = bool(guards) and all(map(varied_function, guards))
-    return _FUNCTION_STEP.format(name=varied_function(guards[0])) if is_only_cause else ""
+def _sentence_about_function(guards: list[str], _: Variations) -> str:
+    """Return a sentence about different functions that are passed, or the empty string."""
+    is_only_cause = bool(guards) and all(map(name_of_varied_function, guards))
+    return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
 
 
-def _about_kept_numbers(guards: list[str], varied: Varied) -> str:
-    return next(filter(None, (_about_kept(guard, varied) for guard in guards)), "")
+def _sentence_about_kept_numbers(guards: list[str], varied: Variations) -> str:
+    return next(filter(None, (_sentence_about_kept(guard, varied) for guard in guards)), "")
 
 
-def _about_kept(guard: str, varied: Varied) -> str:
+def _sentence_about_kept(guard: str, varied: Variations) -> str:
     """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
     if match := _OWNER_ATTRIBUTE.search(guard):
         return (
             f"`self.{match[1]}` of the method that is called at the break varies: keep the number in a tensor, or "
             "change it outside of the compiled function."
         )
-    kept = _KEPT_VALUE.search(plain_guard(guard))
-    if kept is None:
+    kept_value = _KEPT_VALUE.search(plain_guard(guard))
+    if kept_value is None:
         return ""
-    name = kept["function"] or kept["partial"]
+    name = kept_value["function"] or kept_value["partial"]
     partials = {
         str(variation.path)
         for variation in varied.others
-        if any(isinstance(value, Other) and value.kind is functools.partial for value in variation.values)
+        if any(isinstance(value, OpaqueSketch) and value.kind is functools.partial for value in variation.values)
     }
-    if kept["function"] is not None or name in partials:
+    if kept_value["function"] is not None or name in partials:
         return (
             f"`{name}` is a new function in each call, and a number that it keeps varies: pass the number to the "
             "compiled function as an argument, with `dynamic=True`."
@@ -257,27 +263,27 @@ def _about_kept(guard: str, varied: Varied) -> str:
 
 
 #: The sentences that the guards alone decide, in the order in which they are tried.
-_BY_GUARDS = (_about_cache, _about_function, _about_kept_numbers)
+_BY_GUARDS = (_sentence_about_cache, _sentence_about_function, _sentence_about_kept_numbers)
 
 
-def _shared_graphs(named: Varied, graphs: int) -> str:
-    """Say how many graphs a size or a number needs, if some of its values share one."""
-    variations: tuple[Size | Number, ...] = (*named.sizes, *named.numbers)
-    most = max(variations, key=lambda variation: len(set(variation.values)), default=None)
-    if most is None or not 0 < graphs < len(set(most.values)):
+def _shared_graphs(named_variations: Variations, graphs: int) -> str:
+    """Return a clause with the number of graphs for a size or a number, if some of its values share one."""
+    candidates: tuple[Size | Number, ...] = (*named_variations.sizes, *named_variations.numbers)
+    most_varied = max(candidates, key=lambda variation: len(set(variation.values)), default=None)
+    if most_varied is None or not 0 < graphs < len(set(most_varied.values)):
         return ""
-    name = f"dimension {most.dim} of `{most}`" if isinstance(most, Size) else f"`{most}`"
+    name = f"dimension {most_varied.dim} of `{most_varied}`" if isinstance(most_varied, Size) else f"`{most_varied}`"
     return (
-        f"treats some values of {name} separately: the {len(set(most.values))} values of this run need {graphs} "
+        f"treats some values of {name} separately: the {len(set(most_varied.values))} values of this run need {graphs} "
         "graphs, which is expected if further values need no more"
     )
 
 
-def _about_line(line: SpecializingLine, varied: Varied, shared_graphs: str) -> str:
+def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
     if shared_graphs and not _LOOP.match(line.code) and not _CONDITION.match(line.code):
-        at = f" of {line.library_file}" if line.library_file is not None else ""
-        return f"Line {line.line}{at}, `{code}`, {shared_graphs}."
+        place = f" of {line.library_file}" if line.library_file is not None else ""
+        return f"Line {line.line}{place}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
         return (
             f"Line {line.line} of {line.library_file}, `{code}`, makes a constant of a size or a number: each value "
@@ -294,14 +300,14 @@ def _about_line(line: SpecializingLine, varied: Varied, shared_graphs: str) -> s
             f"Line {line.line}, `{code}`, decides by a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."
         )
-    itself = "number itself" if varied.numbers and not varied.sizes else "size itself (`x.shape[0]`)"
+    alternative = "number itself" if varied.numbers and not varied.sizes else "size itself (`x.shape[0]`)"
     return (
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
-        f"with the {itself} or a tensor, and convert it outside of the compiled function."
+        f"with the {alternative} or a tensor, and convert it outside of the compiled function."
     )
 
 
-def _about_variation(variation: OtherVariation) -> str:
+def _sentence_about_variation(variation: OtherVariation) -> str:
     name = f"`{variation}`"
     match variation.kind:
         case "flag":
@@ -325,12 +331,12 @@ def _about_variation(variation: OtherVariation) -> str:
         case "rank":
             return f"{name} has a different number of dimensions in some calls: reshape it before the call."
         case "length":
-            return _about_length(variation)
+            return _sentence_about_length(variation)
         case "kind":
             return _OBJECT_STEP.format(name=variation)
 
 
-def _about_own_state(variation: OtherVariation) -> str:
+def _sentence_about_own_state(variation: OtherVariation) -> str:
     """Return a sentence about the function's state if it becomes a tensor or gains dimensions after the first call."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
@@ -342,14 +348,14 @@ def _about_own_state(variation: OtherVariation) -> str:
     return _FIRST_STATE_STEP.format(name=variation, differs=differs) if differs is not None else ""
 
 
-def _about_length(variation: OtherVariation) -> str:
-    kinds = {value.kind for value in variation.values if isinstance(value, Container)}
+def _sentence_about_length(variation: OtherVariation) -> str:
+    kinds = {value.kind for value in variation.values if isinstance(value, ContainerSketch)}
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
     return _LENGTH_STEP.format(name=variation)
 
 
-def _about_guard(guard: str) -> str:
+def _sentence_about_guard(guard: str) -> str:
     text = plain_guard(guard)
     if settings := changed_settings(guard):
         if _GRAD_MODE in settings:
@@ -361,7 +367,7 @@ def _about_guard(guard: str) -> str:
     for pattern, sentence in _BY_GUARD:
         match = pattern.search(text)
         name = next(filter(None, match.groups()), "") if match is not None else ""
-        if match is not None and not name.startswith(OF_BREAK):  # a value without a name in the code
+        if match is not None and not name.startswith(BREAK_RESULT_PREFIX):  # a value without a name in the code
             return sentence.format(name=name)
     return ""
 
@@ -371,14 +377,15 @@ def is_about_freed_objects(recompile: Recompile) -> bool:
     return bool(recompile.reasons) and all(_FREED_GUARD.match(reason.guard) for reason in recompile.reasons)
 
 
-def right_number(named: Varied, recompiles: Sequence[Recompile]) -> bool:
+def are_recompiles_right(named_variations: Variations, recompiles: Sequence[Recompile]) -> bool:
     """Return whether the recompiles are right: flags, functions, the grad mode or the like select between programs."""
-    if any(recompile.limit_hit for recompile in recompiles) or named.sizes or named.numbers:
+    if any(recompile.limit_hit for recompile in recompiles) or named_variations.sizes or named_variations.numbers:
         return False
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if guards and all(varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
+    if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_RIGHT_VALUES
     selecting = {"flag", "none", "requires_grad"}
-    return bool(named.others) and all(
-        variation.kind in selecting and len(variation.values) <= _MAX_RIGHT_VALUES for variation in named.others
+    return bool(named_variations.others) and all(
+        variation.kind in selecting and len(variation.values) <= _MAX_RIGHT_VALUES
+        for variation in named_variations.others
     )

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.recompiles.compile_calls import compile_call
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+    from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
     from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
@@ -44,9 +44,9 @@ def with_lines_before(
     text: str,
     sites: Iterable[CallSite],
     call: Callable[..., Any],
-    befores: Sequence[BeforeCall],
+    preparations: Sequence[CallPreparation],
     settings: Sequence[str] = (),
-    taken: Collection[str] = (),
+    taken_names: Collection[str] = (),
 ) -> str | None:
     """Return a text with code inserted before some calls; ``None`` if there is no place for it.
 
@@ -58,14 +58,14 @@ def with_lines_before(
         The calls in this text.
     call : callable
         The callable that these calls run.
-    befores : sequence of BeforeCall
+    preparations : sequence of CallPreparation
         The code to run before each call.
     settings : sequence of str
         The statements that change settings; they run once, before the loops around the first call of each function.
-    taken : collection of str
+    taken_names : collection of str
         Names that no inserted line may assign at the top level.
     """
-    tree = parsed(text)
+    tree = parse_source(text)
     if tree is None:
         return None
     splices: list[_Splice] = []
@@ -76,8 +76,8 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node), taken)
-        if not all(writer.write(before, site) for before in befores):
+        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node), taken_names)
+        if not all(writer.write(preparation, site) for preparation in preparations):
             return None
         scope, outermost = _scope_of(path)
         insertions: dict[ast.stmt, list[str]] = {}
@@ -96,7 +96,7 @@ def with_lines_before(
     return _spliced(text, splices)
 
 
-def parsed(text: str) -> ast.Module | None:
+def parse_source(text: str) -> ast.Module | None:
     """Return the syntax tree of a cell or a file, without its magics; ``None`` if it has errors."""
     try:
         return ast.parse(_MAGIC.sub(r"\1pass", text))
@@ -106,9 +106,9 @@ def parsed(text: str) -> ast.Module | None:
 
 def _scope_of(path: Sequence[ast.AST]) -> tuple[ast.AST, ast.stmt]:
     """Return the function around a call, or the cell or file, and its statement that contains the call."""
-    at = max(index for index, part in enumerate(path) if isinstance(part, _SCOPES))
-    statement = next(part for part in path[at + 1 :] if isinstance(part, ast.stmt))
-    return path[at], statement
+    scope_index = max(index for index, part in enumerate(path) if isinstance(part, _SCOPES))
+    statement = next(part for part in path[scope_index + 1 :] if isinstance(part, ast.stmt))
+    return path[scope_index], statement
 
 
 def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
@@ -136,17 +136,17 @@ class _CallWriter:
         path: Sequence[ast.AST],
         arguments_by_name: Mapping[str, ast.expr] | None,
         unpacked: ast.expr | None,
-        taken: Collection[str],
+        taken_names: Collection[str],
     ) -> None:
         self.splices: list[_Splice] = []
         self._text = text
         self._path = path
         #: Whether the arguments of the call are known.
-        self._is_known = arguments_by_name is not None
-        self._given = arguments_by_name or {}
+        self._has_known_arguments = arguments_by_name is not None
+        self._arguments_by_name = arguments_by_name or {}
         #: The mapping that the call unpacks.
         self._unpacked = unpacked
-        self._taken = taken
+        self._taken_names = taken_names
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
@@ -161,21 +161,25 @@ class _CallWriter:
         """The lines to insert: arguments are evaluated first, in the order of the call."""
         return [*self._evaluations, *with_joined_conditions(self._marks)]
 
-    def write(self, before: BeforeCall, site: CallSite) -> bool:
+    def write(self, preparation: CallPreparation, site: CallSite) -> bool:
         """Write the code to run before the call; return whether that is possible."""
-        return self._write_argument(before) if before.path.root.kind == "argument" else self._write_state(before, site)
+        return (
+            self._write_argument(preparation)
+            if preparation.path.root.kind == "argument"
+            else self._write_state(preparation, site)
+        )
 
-    def _write_state(self, before: BeforeCall, site: CallSite) -> bool:
+    def _write_state(self, preparation: CallPreparation, site: CallSite) -> bool:
         """Write the change to the called module or to a variable; return whether that is possible."""
-        root = before.path.root
+        root = preparation.path.root
         if root.name not in site.visible and (module := module_of(root, site)) is not None:
-            self._marks.append(before.lines(lambda path: f"{module}.{expression(path, '')}"))
+            self._marks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
             return True
         is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
-        is_rebound = before.assigns and not before.path.steps
+        is_rebound = preparation.assigns and not preparation.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
-        self._marks.append(before.lines(lambda path: expression(path, site.owner or "")))
+        self._marks.append(preparation.lines(lambda path: expression(path, site.owner or "")))
         return True
 
     def _can_assign_global(self, name: str) -> bool:
@@ -192,47 +196,51 @@ class _CallWriter:
         self.declarations.append(f"global {name}")
         return True
 
-    def _write_argument(self, before: BeforeCall) -> bool:
+    def _write_argument(self, preparation: CallPreparation) -> bool:
         """Write the code that changes an argument; return whether that is possible."""
-        name = before.path.root.name
-        argument = self._given.get(name)
-        if not self._is_known:
+        name = preparation.path.root.name
+        argument = self._arguments_by_name.get(name)
+        if not self._has_known_arguments:
             return False
         if argument is None and self._unpacked is not None:
-            return self._write_unpacked(before, self._source(self._unpacked))
+            return self._write_unpacked(preparation, self._source(self._unpacked))
         if argument is None:
-            return before.optional is not None  # this call leaves it out
+            return preparation.optional is not None  # this call leaves it out
         hoisted = self._hoisted.get(_start(argument))
-        if before.assigns and not before.path.steps and hoisted is None:
-            if before.then:
-                return self._write_new_value(before, argument)
+        if preparation.assigns and not preparation.path.steps and hoisted is None:
+            if preparation.code_after:
+                return self._write_new_value(preparation, argument)
             source = self._source(argument)
             self._replaced.add(_start(argument))
-            self.splices.append(_Splice(_start(argument), _end(argument), before.value(source)))
+            self.splices.append(_Splice(_start(argument), _end(argument), preparation.value(source)))
             return True
         if not self._hoist(argument, name):
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
-        self._marks.append(before.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
+        self._marks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
-    def _write_unpacked(self, before: BeforeCall, mapping: str) -> bool:
+    def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
-        if before.assigns or before.optional is not None:  # the mapping is the caller's, and may lack an optional item
+        if (
+            preparation.assigns or preparation.optional is not None
+        ):  # the mapping is the caller's, and may lack an optional item
             return False
-        self._marks.append(before.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}"))
+        self._marks.append(
+            preparation.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}")
+        )
         return True
 
-    def _write_new_value(self, before: BeforeCall, argument: ast.expr) -> bool:
+    def _write_new_value(self, preparation: CallPreparation, argument: ast.expr) -> bool:
         """Evaluate the new value of an argument before the statement, and write the code that changes it."""
-        name = before.path.root.name
+        name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
         source = self._hoisted.get(_start(argument)) or self._source(argument)
         new = self._new_name(f"{name}_tensor")
         self._hoisted[_start(argument)] = new
-        self._evaluations.append(f"{new} = {before.value(source)}")
-        self._marks.append([before.then.replace("NAME", new)])
+        self._evaluations.append(f"{new} = {preparation.value(source)}")
+        self._marks.append([preparation.code_after.replace("NAME", new)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
         self.splices.append(_Splice(_start(argument), _end(argument), new))
         return True
@@ -248,12 +256,12 @@ class _CallWriter:
         node: Any = self._path[-1]
         if _is_lookup(argument) or _start(argument) in self._hoisted:
             return True
-        names = {id(value): parameter for parameter, value in self._given.items()}
+        names = {id(value): parameter for parameter, value in self._arguments_by_name.items()}
         parts = arguments_of(node)
-        earlier = sorted((part for part in parts if _start(part) <= _start(argument)), key=_start)
+        earlier_arguments = sorted((part for part in parts if _start(part) <= _start(argument)), key=_start)
         if not _is_lookup(node.func):
             return False
-        for part in earlier:
+        for part in earlier_arguments:
             if _start(part) in self._replaced:
                 return False
             if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted:
@@ -267,27 +275,31 @@ class _CallWriter:
     def _new_name(self, name: str) -> str:
         """Return a name that the scope of the call does not use: the function around it, or else the cell or file."""
         scope, _ = _scope_of(self._path)
-        used = _names_in(scope) | set(self._hoisted.values())
+        used_names = _names_in(scope) | set(self._hoisted.values())
         if isinstance(scope, ast.Module):
-            used |= set(self._taken)
-        while name in used:
+            used_names |= set(self._taken_names)
+        while name in used_names:
             name += "_marked"
         return name
 
 
 def _path_to_call(tree: ast.AST, site: CallSite) -> list[ast.AST] | None:
     """Return the nodes that lead to a call, the call last."""
-    wanted = (site.line, site.column), (site.end_line, site.end_column)
+    call_range = (site.line, site.column), (site.end_line, site.end_column)
     path: list[ast.AST] = [tree]
     while True:
         inner = next(
-            (child for child in _located_children(path[-1]) if _start(child) <= wanted[0] and wanted[1] <= _end(child)),
+            (
+                child
+                for child in _located_children(path[-1])
+                if _start(child) <= call_range[0] and call_range[1] <= _end(child)
+            ),
             None,
         )
         if inner is None:
             return None
         path.append(inner)
-        if isinstance(inner, ast.Call) and (_start(inner), _end(inner)) == wanted:
+        if isinstance(inner, ast.Call) and (_start(inner), _end(inner)) == call_range:
             return path
 
 
@@ -344,19 +356,19 @@ def _is_lookup(node: ast.expr) -> bool:
 
 def _names_in(scope: ast.AST) -> set[str]:
     """Return the names that a function, a cell or a file uses, without those of the functions in it."""
-    used: set[str] = set()
+    names: set[str] = set()
     pending: list[ast.AST] = list(ast.iter_child_nodes(scope))
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Name):
-            used.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.arg):
-            used.add(node.arg)
+            names.add(node.arg)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            used.add(node.name)
+            names.add(node.name)
         if not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
             pending += ast.iter_child_nodes(node)
-    return used
+    return names
 
 
 def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice | None:
@@ -368,18 +380,18 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
         return _Splice((statement.lineno, 0), (statement.lineno, 0), "".join(f"{head}{line}\n" for line in code))
     indent = head[: len(head) - len(head.lstrip())]
     if head.rstrip().endswith(":"):
-        kept, indent = head.rstrip(), f"{indent}    "
+        code_before, indent = head.rstrip(), f"{indent}    "
         following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
         if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
             return None
     elif head.rstrip().endswith(";"):
-        kept = head.rstrip().rstrip(";").rstrip()
-        if ":" in kept:  # the body of a statement on the same line
+        code_before = head.rstrip().rstrip(";").rstrip()
+        if ":" in code_before:  # the body of a statement on the same line
             return None
     else:
         return None
     inserted = "".join(f"\n{indent}{line}" for line in code)
-    return _Splice((statement.lineno, len(kept.encode())), _start(statement), f"{inserted}\n{indent}")
+    return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted}\n{indent}")
 
 
 def _spliced(text: str, splices: Iterable[_Splice]) -> str:
@@ -403,7 +415,7 @@ def with_dynamic(texts: Mapping[str, str], definition: CompiledDefinition, owner
     owner : str or None
         The name of the called module in the user's code.
     """
-    trees = {source: tree for source, text in texts.items() if (tree := parsed(text)) is not None}
+    trees = {source: tree for source, text in texts.items() if (tree := parse_source(text)) is not None}
     splices: dict[str, list[_Splice]] = {}
     for source, node in compile_calls(trees, definition, owner):
         splices.setdefault(source, []).append(_with_keyword(texts[source], node))
@@ -413,28 +425,31 @@ def with_dynamic(texts: Mapping[str, str], definition: CompiledDefinition, owner
 def _with_keyword(text: str, node: ast.expr) -> _Splice:
     if not isinstance(node, ast.Call):
         return _Splice(_end(node), _end(node), "(dynamic=True)")
-    known = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
-    if known is not None:
-        return _Splice(_start(known.value), _end(known.value), "True")
+    dynamic_keyword = next((keyword for keyword in node.keywords if keyword.arg == "dynamic"), None)
+    if dynamic_keyword is not None:
+        return _Splice(_start(dynamic_keyword.value), _end(dynamic_keyword.value), "True")
     arguments = arguments_of(node)
     if not arguments:
         line, column = _end(node)
         return _Splice((line, column - 1), (line, column - 1), "dynamic=True")
-    last = max(map(_end, arguments))
-    after = text.split("\n")[last[0] - 1].encode()[last[1] :].decode()
-    if after.lstrip().startswith(")") and (last[0], last[1] + len(after) - len(after.lstrip()) + 1) != _end(node):
-        last = last[0], last[1] + after.index(")") + 1  # an argument in parentheses
-    return _Splice(last, last, ", dynamic=True")
+    end = max(map(_end, arguments))
+    rest_of_line = text.split("\n")[end[0] - 1].encode()[end[1] :].decode()
+    if rest_of_line.lstrip().startswith(")") and (
+        end[0],
+        end[1] + len(rest_of_line) - len(rest_of_line.lstrip()) + 1,
+    ) != _end(node):
+        end = end[0], end[1] + rest_of_line.index(")") + 1  # an argument in parentheses
+    return _Splice(end, end, ", dynamic=True")
 
 
-class Reader(NamedTuple):
+class ReadingLine(NamedTuple):
     """A line that reads a number."""
 
     line: int
     path: Path
 
 
-def find_reader(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> Reader | None:
+def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int | None) -> ReadingLine | None:
     """Return the first line outside a function that reads one of some numbers.
 
     Parameters
@@ -446,10 +461,10 @@ def find_reader(paths: Collection[Path], tree: ast.Module, own_line: int | None)
     own_line : int or None
         The first line of the function, or of its decorator; ``None`` if a different source defines the function.
     """
-    kept = [path for path in paths if path.steps or path.root.kind != "argument"]
+    read_paths = [path for path in paths if path.steps or path.root.kind != "argument"]
     nodes = _read_expressions(tree, own_line)
-    found = [Reader(node.lineno, path) for node in nodes for path in kept if _reads(node, path)]
-    return min(found, key=lambda reader: reader.line, default=None)
+    readers = [ReadingLine(node.lineno, path) for node in nodes for path in read_paths if _reads(node, path)]
+    return min(readers, key=lambda reader: reader.line, default=None)
 
 
 def _read_expressions(tree: ast.AST, own_line: int | None) -> Iterator[ast.expr]:

@@ -43,7 +43,7 @@ class RepeatedCall:
         The sketches of the call's arguments by place; ``None`` for the first call, whose arguments were copied.
     state : mapping
         Plain values to assign before the call, by place.
-    what : str
+    description : str
         The description of the call in a sentence.
     is_unseen : bool
         Whether the run did not make the call.
@@ -55,7 +55,7 @@ class RepeatedCall:
 
     arguments: Mapping[Path, Any] | None
     state: Mapping[Path, Any] = field(default_factory=dict)
-    what: str = ""
+    description: str = ""
     is_unseen: bool = False
     keywords: frozenset[str] = frozenset()
     modes: CallModes | None = None
@@ -112,7 +112,7 @@ def replay(
     counts: list[CompilationCounts] = []
     with sandboxed(), eager_random_numbers(), applied_settings(adjustment.settings):
         subject = Subject(entry.call, entry.arguments)
-        given = subject.arguments or entry.arguments
+        original_arguments = subject.arguments or entry.arguments
         with recompiling(subject.call):
             dynamic = entry.dynamic if adjustment.dynamic is None else adjustment.dynamic
             compiled = (
@@ -121,12 +121,16 @@ def replay(
                 else subject.call
             )
             for call in calls:
-                arguments = given if call.arguments is None else rebuilt_arguments(subject.call, call, given)
-                before = compilation_counts()
+                arguments = (
+                    original_arguments
+                    if call.arguments is None
+                    else rebuilt_arguments(subject.call, call, original_arguments)
+                )
+                counts_before = compilation_counts()
                 program = _program(compiled, subject, call, adjustment.lines, owner or DEFAULT_OWNER)
                 with contextlib.nullcontext() if compiles else running_eagerly():
                     result = run(program, subject, arguments)
-                counts.append(compilation_counts() - before)
+                counts.append(compilation_counts() - counts_before)
                 results.append(_with_numbers(result, adjustment.tensors) if adjustment.tensors else result)
     return Replayed(results, counts)
 
@@ -154,19 +158,19 @@ def run_lines(
     code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, AssignablePlace], owner: str
 ) -> Arguments:
     """Run code before a call, and return the arguments for the call."""
-    named = arguments.named(call)
+    arguments_by_name = arguments.named(call)
     state = {root.name: place for root, place in roots.items() if root.kind in {"global", "closure"}}
-    names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **named}
+    names = {"torch": torch, **{name: place.read() for name, place in state.items()}, **arguments_by_name}
     module = next((place for root, place in roots.items() if root.kind == "module"), None)
     if module is not None:
         names[owner] = module.read()
-    before = dict(names)
+    names_before = dict(names)
     exec(code, names)  # noqa: S102 - the lines of a remedy
     for name, place in state.items():
-        if names[name] is not before[name]:
+        if names[name] is not names_before[name]:
             place.write(names[name])
-    changed = {name: names[name] for name in named}
-    if all(changed[name] is named[name] for name in named):
+    changed = {name: names[name] for name in arguments_by_name}
+    if all(changed[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
     return bound_arguments(call, changed, arguments.kwargs)
 
@@ -177,11 +181,11 @@ def _assign(roots: Mapping[Root, AssignablePlace], path: Path, value: Any) -> No
     if place is None:
         return
     try:
-        known: Any = place.read()
+        current: Any = place.read()
         for step in path.steps:
-            known = _part(known, step)
-        known = known.item() if is_instance(known, torch.Tensor) and not known.dim() else known
-        if known is value or (type(known) is type(value) and known == value):
+            current = _part(current, step)
+        current = current.item() if is_instance(current, torch.Tensor) and not current.dim() else current
+        if current is value or (type(current) is type(value) and current == value):
             return
         place.write(with_part(place.read(), path.steps, value))
     except (AttributeError, KeyError, IndexError, TypeError):

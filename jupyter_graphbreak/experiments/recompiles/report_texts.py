@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.placement import Reader, find_reader, parsed
+from jupyter_graphbreak.experiments.recompiles.placement import ReadingLine, find_reading_line, parse_source
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.remedies.application import Program, source_text
 from jupyter_graphbreak.records.package_paths import is_library
@@ -42,7 +42,7 @@ class ReportTexts:
         self._find_cell = find_cell
         self._ids = {filename: source for source, filename in files.items()}
         self._files = dict(files)
-        self._known = {source.id: source for source in report.sources}
+        self._report_sources = {source.id: source for source in report.sources}
         #: Sources that the report does not have.
         self.new_sources: list[Source] = []
 
@@ -61,21 +61,21 @@ class ReportTexts:
         source = self._ids.get(site.filename)
         if source is None:
             source = self._add(site.filename)
-        if source is None or (source in self._known and self._known[source].kind == "library"):
+        if source is None or (source in self._report_sources and self._report_sources[source].kind == "library"):
             return None, None
         if cell is None:
             return source, site
-        moved = site._replace(
+        shown_site = site._replace(
             line=site.line + cell.line_offset,
             end_line=site.end_line + cell.line_offset,
             column=site.column + cell.indent,
             end_column=site.end_column + cell.indent,
         )
-        return source, moved
+        return source, shown_site
 
     def _add(self, filename: str) -> str | None:
         cell = self._find_cell(filename)
-        ident = f"s{len(self._known) + len(self.new_sources) + 1}"
+        ident = f"s{len(self._report_sources) + len(self.new_sources) + 1}"
         if cell is not None:
             source = Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
         elif linecache.getlines(filename):
@@ -99,11 +99,11 @@ class ReportTexts:
 
     def is_own(self, source: str) -> bool:
         """Return whether a source is the user's."""
-        return source in self._known and self._known[source].kind != "library"
+        return source in self._report_sources and self._report_sources[source].kind != "library"
 
     def line_of(self, path: str, line: int, code: str) -> SpecializingLine:
         """Return a line with the number that the editor shows, given the end of its file's path."""
-        filename = next((known for known in self._ids if known.endswith(path)), path)
+        filename = next((known_filename for known_filename in self._ids if known_filename.endswith(path)), path)
         cell = self._find_cell(filename)
         source = self._ids.get(filename, filename)
         is_own = cell is not None or self.is_own(source) or not is_library(filename)
@@ -117,22 +117,22 @@ class ReportTexts:
         sources += [source for site in sites if (source := self.place(site)[0]) is not None]
         return {source: self.text(source) for source in dict.fromkeys(sources)}
 
-    def reader_of(
+    def reading_line_of(
         self, paths: Sequence[Path], sites: Sequence[CallSite], definition: CompiledDefinition
-    ) -> tuple[str, Reader] | None:
+    ) -> tuple[str, ReadingLine] | None:
         """Return a line outside the compiled function that reads one of some numbers, after the name of its source."""
         for source, text in self.all_texts(sites).items():
-            tree = parsed(text)
-            own = definition.line if source == definition.source else None
-            reader = find_reader(paths, tree, own) if tree is not None else None
+            tree = parse_source(text)
+            own_line = definition.line if source == definition.source else None
+            reader = find_reading_line(paths, tree, own_line) if tree is not None else None
             if reader is not None:
                 return self._source(source).name, reader
         return None
 
     def path(self, source: str) -> str:
         """Return the path or name of a source."""
-        known = self._source(source)
-        return known.path or known.name
+        known_source = self._source(source)
+        return known_source.path or known_source.name
 
     def _source(self, ident: str) -> Source:
-        return self._known.get(ident) or next(new for new in self.new_sources if new.id == ident)
+        return self._report_sources.get(ident) or next(new for new in self.new_sources if new.id == ident)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, RepeatedCall, replay
-from jupyter_graphbreak.experiments.recompiles.varied import Number, NumberList, Size, find_varied
+from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, find_variations
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
 from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.difference import describe_error, diff
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, TensorSketch
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import Replayed
-    from jupyter_graphbreak.experiments.recompiles.varied import OtherVariation, Varied
+    from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
@@ -154,10 +154,10 @@ class CallTrials:
         usable = self._usable = [call for call in seen if can_be_rebuilt(call, seen[0])]
         #: The number of calls whose arguments cannot be created again.
         self.left_out = len(seen) - len(usable)
-        self.varied = find_varied(usable)
+        self.varied = find_variations(usable)
         self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
         assigned = {number.path for number in self.varied.numbers} | {other.path for other in self.varied.others}
-        calls = _repeated(usable, assigned)
+        calls = _repeated_calls(usable, assigned)
         unseen = unseen_calls(usable, self.varied, assigned)
         expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
         pairs = list(zip([*calls, *unseen], expected.results, strict=True))
@@ -171,23 +171,23 @@ class CallTrials:
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
-        around = calls_around_constants(usable, self.varied, assigned, numbers_in_code(entry.call))
+        calls_near_constants = calls_around_constants(usable, self.varied, assigned, numbers_in_code(entry.call))
         self._assigned = assigned
-        self._around_constants = self._further_calls([calls[0], *around] if around else [])
-        self._varying = self._find_varying_places()
-        self._known = [
-            {difference.text for difference in differences(*pair, varying=self._varying)}
+        self._near_constants = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
+        self._varying_places = self._find_varying_places()
+        self._known_differences = [
+            {difference.text for difference in differences(*pair, varying=self._varying_places)}
             for pair in zip(self._expected, self.original.results, strict=True)
         ]
 
     def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
         """Run the unchanged entry on further calls."""
-        expected = self._replayed(self.entry, calls, Adjustment(), compiles=False)
+        expected = self._replayed_results(self.entry, calls, Adjustment(), compiles=False)
         if any(result.raised is not None for result in expected):  # a call that raises may leave its state half changed
             is_refused = [result.raised is not None for result in expected]
             calls = [call for _, call in sorted(zip(is_refused, calls, strict=True), key=lambda pair: pair[0])]
-            expected = self._replayed(self.entry, calls, Adjustment(), compiles=False)
-        original = self._replayed(self.entry, calls, Adjustment())
+            expected = self._replayed_results(self.entry, calls, Adjustment(), compiles=False)
+        original = self._replayed_results(self.entry, calls, Adjustment())
         return _FurtherCalls(calls, expected, original)
 
     @functools.cached_property
@@ -219,7 +219,7 @@ class CallTrials:
         """The number of frames that the first call compiles."""
         return self.original.counts[0].frames
 
-    def right_number(self, selecting: Sequence[OtherVariation]) -> int:
+    def right_compilation_count(self, selecting: Sequence[OtherVariation]) -> int:
         """Return how many frames are right if each program that the calls select is compiled once.
 
         Parameters
@@ -244,15 +244,15 @@ class CallTrials:
         start = time.perf_counter()
         changes_code = changed is not None or not candidate.changes_only_calls
         try:
-            further = [self._around_constants]
+            call_groups = [self._near_constants]
             # These calls run before the change is applied, which also changes the entry.
             if changes_code or candidate.adjustment.tensors:
-                further += [self._with_edge_numbers, self._with_other_kinds]
+                call_groups += [self._with_edge_numbers, self._with_other_kinds]
             with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
                 tried = self._judge(candidate, replayed, removes_breaks=changed is not None)
                 if tried.verdict == "works":
-                    reason = self._difference_on_new_calls(further, entry, candidate)
+                    reason = self._difference_on_new_calls(call_groups, entry, candidate)
                     tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             note_if_internal("trying a fix for a recompile", error)
@@ -264,50 +264,47 @@ class CallTrials:
         self, further_calls: Sequence[_FurtherCalls], entry: Entry, candidate: RecompileCandidate
     ) -> str | None:
         """Return how a candidate differs on calls that the run never made; ``None`` if it does not."""
-        for further in further_calls:
-            results = self._replayed(entry, further.calls, candidate.adjustment)
-            if (why := self._failure_on_further_calls(further, results)) is not None:
+        for group in further_calls:
+            results = self._replayed_results(entry, group.calls, candidate.adjustment)
+            if (why := self._failure_on_further_calls(group, results)) is not None:
                 return why
         return None
 
-    def _replayed(
+    def _replayed_results(
         self, entry: Entry, calls: list[RepeatedCall], adjustment: Adjustment, *, compiles: bool = True
     ) -> list[Result]:
         return replay(entry, calls, adjustment, self.owner, compiles=compiles).results if calls else []
 
-    def _failure_on_further_calls(self, further: _FurtherCalls, results: list[Result]) -> str | None:
-        for call, expected, original, result in zip(
-            further.calls, further.expected, further.original, results, strict=True
-        ):
+    def _failure_on_further_calls(self, group: _FurtherCalls, results: list[Result]) -> str | None:
+        for call, expected, original, result in zip(group.calls, group.expected, group.original, results, strict=True):
             if expected.raised is not None or original.raised is not None:
                 if expected.raised is not None and original.raised is not None and result.raised is None:
-                    return (
-                        f"it raises nothing, but the original raises {describe_error(expected.raised)}{_suffix(call)}"
-                    )
+                    error = describe_error(expected.raised)
+                    return f"it raises nothing, but the original raises {error}{_call_suffix(call)}"
                 continue
             if result.raised is not None:
                 is_refused = type(result.raised).__name__ == _REFUSED_MARK
                 why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
-                return f"{why}{_suffix(call)}"
-            known = {difference.text for difference in differences(expected, original)}
-            for difference in differences(expected, result, varying=self._varying):
-                if not difference.is_acceptable and difference.text not in known:
-                    return f"it {difference.text}{_suffix(call)}"
+                return f"{why}{_call_suffix(call)}"
+            known_differences = {difference.text for difference in differences(expected, original)}
+            for difference in differences(expected, result, varying=self._varying_places):
+                if not difference.is_acceptable and difference.text not in known_differences:
+                    return f"it {difference.text}{_call_suffix(call)}"
         return None
 
     def _judge(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
         evidence = self._evidence(replayed)
         diffs: list[Difference] = []
-        rows = zip(self.calls, self._expected, replayed.results, self._known, strict=True)
-        for call, expected, result, known in rows:
+        rows = zip(self.calls, self._expected, replayed.results, self._known_differences, strict=True)
+        for call, expected, result, known_differences in rows:
             if result.raised is not None and expected.raised is None:
-                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_suffix(call)}")
-            for difference in differences(expected, result, varying=self._varying):
-                if difference.text in known:
+                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
+            for difference in differences(expected, result, varying=self._varying_places):
+                if difference.text in known_differences:
                     continue
                 if not difference.is_acceptable:
                     return TriedCandidate(
-                        candidate, "another result", f"{difference.text}{_suffix(call)}", [], evidence
+                        candidate, "another result", f"{difference.text}{_call_suffix(call)}", [], evidence
                     )
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
@@ -316,8 +313,8 @@ class CallTrials:
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
         unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
-        later = sum(count.frames for count in replayed.counts[1:])
-        ended = later == 0
+        later_compilations = sum(count.frames for count in replayed.counts[1:])
+        ended = later_compilations == 0
         if not ended and (after, unseen) >= (before, unseen_before) and not _ends_limit(candidate, after, before):
             return TriedCandidate(candidate, "break stays", None, texts, evidence)
         is_partial = unseen > 0 or (not ended and after > before)
@@ -331,13 +328,13 @@ class CallTrials:
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
-        given_up, before = (_given_up(tried.counts) for tried in (replayed, self.original))
-        last = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
+        given_up, given_up_before = (_calls_given_up(tried.counts) for tried in (replayed, self.original))
+        call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
         has_none = original.graphs > 0 and not first.graphs
         if (
-            len(given_up) > len(before)
-            or min(given_up, default=last) < min(before, default=last)
+            len(given_up) > len(given_up_before)
+            or min(given_up, default=call_count) < min(given_up_before, default=call_count)
             or has_none
             or (has_fewer and not may_have_fewer_frames)
         ):
@@ -374,7 +371,7 @@ class CallTrials:
         )
 
 
-def _given_up(counts: Sequence[CompilationCounts]) -> list[int]:
+def _calls_given_up(counts: Sequence[CompilationCounts]) -> list[int]:
     """Return the numbers of the calls in which Dynamo gives up on a function, one for each function."""
     return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
 
@@ -384,8 +381,8 @@ def _ends_limit(candidate: RecompileCandidate, after: int, before: int) -> bool:
     return "limit" in candidate.families and after > before
 
 
-def _suffix(call: RepeatedCall) -> str:
-    return f", on {call.what}" if call.what else ""
+def _call_suffix(call: RepeatedCall) -> str:
+    return f", on {call.description}" if call.description else ""
 
 
 def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
@@ -399,17 +396,17 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     return None
 
 
-def _repeated(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:
+def _repeated_calls(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:
     calls = []
     for number, call in enumerate(seen):
-        what = "the first call" if not number else f"call {number + 1}"
+        description = "the first call" if not number else f"call {number + 1}"
         arguments = call.arguments if number else None
         state = call.plain_state(assigned)
-        calls.append(RepeatedCall(arguments, state, what, keywords=call.keywords, modes=call.modes))
+        calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
     return calls
 
 
-def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path]) -> list[RepeatedCall]:
+def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
     The new calls continue the differences between two of the calls, so that sizes and numbers which belong together,
@@ -417,20 +414,22 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Varied, assigned: Collection
 
     Parameters
     ----------
-    varied : Varied
+    varied : Variations
         The variations between the calls.
     assigned : collection of Path
         The places of the state to assign before each call.
     """
     lists = [numbers for numbers in varied.lists if numbers.varies_in_length]
-    numbers = [number for number in varied.numbers if not any(known.contains(number.path) for known in lists)]
+    numbers = [
+        number for number in varied.numbers if not any(values_by_call.contains(number.path) for values_by_call in lists)
+    ]
     axes: list[_Axis] = [*varied.sizes, *numbers, *lists]
-    known = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
-    seen = {values for _, values in known}
+    values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
+    seen = {values for _, values in values_by_call}
     if not axes or len(seen) < 2:  # noqa: PLR2004
         return []
     unseen: dict[_Values, RepeatedCall] = {}
-    for new, call in itertools.islice(_extrapolated(known, axes), _MAX_PAIRS):
+    for new, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
         if new not in seen and new not in unseen:
             unseen[new] = _with_values(call, axes, new, assigned)
         if len(unseen) == _MAX_UNSEEN:
@@ -444,7 +443,7 @@ def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
         sketch: Any = call.values.get(axis.path)
         if isinstance(axis, Size) and isinstance(sketch, TensorSketch):
             values.append(sketch.shape[axis.dim])
-        elif isinstance(axis, NumberList) and isinstance(sketch, Container):
+        elif isinstance(axis, NumberList) and isinstance(sketch, ContainerSketch):
             values.append(len(sketch.keys))
         elif isinstance(axis, Number) and type(sketch) in {int, float}:
             values.append(sketch)
@@ -458,52 +457,52 @@ def _extrapolated(
 ) -> Iterator[tuple[_Values, SeenCall]]:
     """Yield values that continue the differences between two calls, and values between them."""
     largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
-    others = [pair for pair in values_by_call if pair is not largest]
-    pairs = itertools.chain(((other, largest) for other in others), itertools.permutations(values_by_call, 2))
+    smaller = [pair for pair in values_by_call if pair is not largest]
+    pairs = itertools.chain(((other, largest) for other in smaller), itertools.permutations(values_by_call, 2))
     for (_, one), (call, other) in pairs:
         for steps, parts in ((1, 1), (-1, 2), (1, 2), (2, 1)):
             new = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
-            if (allowed := _allowed(axes, new)) is not None:
+            if (allowed := _values_if_allowed(axes, new)) is not None:
                 yield allowed, call
 
 
 def calls_around_constants(
-    calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path], constants: Sequence[float]
+    calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path], constants: Sequence[float]
 ) -> list[RepeatedCall]:
     """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
 
     Like the calls of :func:`unseen_calls`, these calls continue the differences between two of the calls.
     """
     axes: list[_Axis] = [*varied.sizes, *varied.numbers]
-    known = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
-    seen = {values for _, values in known}
+    values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
+    seen = {values for _, values in values_by_call}
     if not varied.sizes or len(seen) < 2:  # noqa: PLR2004
         return []
-    wanted = [int(number) + more for number in constants if float(number).is_integer() for more in (0, -1, 1)]
+    sizes = [int(number) + offset for number in constants if float(number).is_integer() for offset in (0, -1, 1)]
     largest = max(max(size.values) for size in varied.sizes)
-    found: dict[_Values, RepeatedCall] = {}
-    for size in (size for size in wanted if _MIN_SIZE <= size <= max(_MAX_CONSTANT_SIZE, largest)):
-        for (_, one), (call, other) in itertools.islice(itertools.permutations(known, 2), _MAX_PAIRS):
+    new_calls: dict[_Values, RepeatedCall] = {}
+    for size in (size for size in sizes if _MIN_SIZE <= size <= max(_MAX_CONSTANT_SIZE, largest)):
+        for (_, one), (call, other) in itertools.islice(itertools.permutations(values_by_call, 2), _MAX_PAIRS):
             if (step := other[0] - one[0]) == 0:
                 continue
             new = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
-            if (allowed := _allowed(axes, new)) is not None:
-                if allowed not in seen and allowed not in found:
-                    found[allowed] = _with_values(call, axes, allowed, assigned)
+            if (allowed := _values_if_allowed(axes, new)) is not None:
+                if allowed not in seen and allowed not in new_calls:
+                    new_calls[allowed] = _with_values(call, axes, allowed, assigned)
                 break
-        if len(found) == _MAX_AROUND_CONSTANTS:
+        if len(new_calls) == _MAX_AROUND_CONSTANTS:
             break
-    return list(found.values())
+    return list(new_calls.values())
 
 
 def calls_with_edge_numbers(
-    calls: Sequence[SeenCall], varied: Varied, assigned: Collection[Path]
+    calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]
 ) -> list[RepeatedCall]:
     """Return the first call with zero and negative values of each number that varied."""
     return [
         _with_values(calls[0], [number], (value,), assigned)
         for number in varied.numbers[:_MAX_EDGE_NUMBERS]
-        for value in ((0, -1) if number.is_whole else (0.0, -1.5))
+        for value in ((0, -1) if number.is_int else (0.0, -1.5))
         if value not in number.values
     ]
 
@@ -511,35 +510,37 @@ def calls_with_edge_numbers(
 def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
     """Return copies of a call: with different dtypes, and with tensors without dimensions."""
     calls: list[RepeatedCall] = []
-    for what, floating, dtype, has_dimensions in _OTHER_KINDS:
+    for description, floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)
-        for path, known in call.arguments.items():
-            is_number = isinstance(known, TensorSketch) and known.dtype != torch.bool
-            if is_number and known.dtype.is_floating_point is floating:
-                shape = known.shape if has_dimensions else ()
-                requires_grad = known.requires_grad and dtype.is_floating_point
+        for path, sketch in call.arguments.items():
+            is_number = isinstance(sketch, TensorSketch) and sketch.dtype != torch.bool
+            if is_number and sketch.dtype.is_floating_point is floating:
+                shape = sketch.shape if has_dimensions else ()
+                requires_grad = sketch.requires_grad and dtype.is_floating_point
                 # Integers may be indices, of which 0 is always valid.
-                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=known.device)
+                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=sketch.device)
                 arguments[path] = dataclasses.replace(
-                    known, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
+                    sketch, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )
         if arguments != call.arguments:
-            calls.append(RepeatedCall(arguments, {}, what, is_unseen=True, keywords=call.keywords, modes=call.modes))
+            calls.append(
+                RepeatedCall(arguments, {}, description, is_unseen=True, keywords=call.keywords, modes=call.modes)
+            )
     return calls
 
 
-def _allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
+def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None:
     """Return values with sizes and integers as ints; ``None`` if one is not of the kind that the run used."""
-    whole = [axis for axis in axes if not isinstance(axis, Number) or axis.is_whole]
-    if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in whole):
+    int_axes = [axis for axis in axes if not isinstance(axis, Number) or axis.is_int]
+    if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in int_axes):
         return None
-    rounded = tuple(int(v) if axis in whole else v for axis, v in zip(axes, values, strict=True))
+    rounded = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
     return rounded if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded, strict=True)) else None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
     """Return whether a value is of the kind that the run used: as large, and with the same sign."""
-    if not isinstance(axis, Number) or (axis.is_whole and min(axis.values) >= 0):
+    if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(seen > 0 for seen in axis.values):
         return value > 0
@@ -551,19 +552,19 @@ def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigne
     state = call.plain_state(assigned)
     for axis, value in zip(axes, values, strict=True):
         if isinstance(axis, Size):
-            known = arguments.get(axis.path)
-            if isinstance(known, TensorSketch):
-                shape = (*known.shape[: axis.dim], int(value), *known.shape[axis.dim + 1 :])
-                arguments[axis.path] = dataclasses.replace(known, shape=shape, data=None)
+            sketch = arguments.get(axis.path)
+            if isinstance(sketch, TensorSketch):
+                shape = (*sketch.shape[: axis.dim], int(value), *sketch.shape[axis.dim + 1 :])
+                arguments[axis.path] = dataclasses.replace(sketch, shape=shape, data=None)
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
-            arguments[axis.path] = Container(axis.kind, tuple(range(int(value))))
+            arguments[axis.path] = ContainerSketch(axis.kind, tuple(range(int(value))))
             arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value
         else:
             state[axis.path] = value
-    named = ", ".join(
+    description = ", ".join(
         f"size {value} of {axis}"
         if isinstance(axis, Size)
         else f"length {value} of {axis}"
@@ -571,4 +572,4 @@ def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigne
         else f"{axis} = {value:g}"
         for axis, value in zip(axes, values, strict=True)
     )
-    return RepeatedCall(arguments, state, named, is_unseen=True, keywords=call.keywords, modes=call.modes)
+    return RepeatedCall(arguments, state, description, is_unseen=True, keywords=call.keywords, modes=call.modes)

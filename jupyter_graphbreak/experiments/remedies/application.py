@@ -32,7 +32,7 @@ class CannotApplyError(Exception):
 
 
 class ThreadRunsChangeError(CannotApplyError):
-    """A change cannot be applied now because a different user thread would run the changed code."""
+    """A change cannot be applied now because another thread of the user would run the changed code."""
 
 
 #: Names that code compiles, and names that it assigns at the top level.
@@ -56,27 +56,27 @@ def source_text(filename: str, find_cell: FindCell) -> str:
     return ""
 
 
-def compiling_cells(known: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile``, and those that assign what it compiles, by their file names.
+def compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
+    """Return the cells that call ``compile`` or assign what it compiles, by their file names.
 
     For a cell that ran repeatedly, only the last text counts.
 
     Parameters
     ----------
-    known : collection of str
+    known_files : collection of str
         File names of cells that are already known.
     """
     cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
-    compiled = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
+    compiled_names = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
     by_first_line: dict[str, tuple[str, CellText]] = {}
     for filename, cell in cells.items():
-        assigns = not compiled.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
-        if filename not in known and (assigns or "compile" in cell.text):
+        assigns_compiled = not compiled_names.isdisjoint(_ASSIGNED_NAME.findall(cell.text))
+        if filename not in known_files and (assigns_compiled or "compile" in cell.text):
             by_first_line[cell.text.strip().partition("\n")[0]] = filename, cell
     return dict(by_first_line.values())
 
 
-class LivingFunctions:
+class LiveFunctions:
     """The functions in this process that are defined in some files."""
 
     def __init__(self, filenames: Collection[str]) -> None:
@@ -86,7 +86,7 @@ class LivingFunctions:
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
     ) -> list[types.FunctionType]:
-        """Return the functions of some of the files.
+        """Return the functions defined in some of the files.
 
         The first call searches all objects of the process, which takes a tenth of a second or more.
 
@@ -98,10 +98,12 @@ class LivingFunctions:
         if not filenames:
             return []
         if self._known is None:
-            functions = [*_functions_in(gc.get_objects()), *_FROZEN.in_files(self._filenames)]
-            self._known = [weakref.ref(f) for f in functions if f.__code__.co_filename in self._filenames]
-        known = [function for reference in self._known if (function := reference()) is not None]
-        by_id = {id(function): function for function in (*known, *copies)}
+            functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.in_files(self._filenames)]
+            self._known = [
+                weakref.ref(function_) for function_ in functions if function_.__code__.co_filename in self._filenames
+            ]
+        live_functions = [function for reference in self._known if (function := reference()) is not None]
+        by_id = {id(function): function for function in (*live_functions, *copies)}
         return [function for function in by_id.values() if function.__code__.co_filename in filenames]
 
 
@@ -131,21 +133,21 @@ class _FrozenFunctions:
         return [function for reference in references if (function := reference()) is not None]
 
 
-_FROZEN = _FrozenFunctions()
+_FROZEN_FUNCTIONS = _FrozenFunctions()
 
 
 def _frozen_objects() -> list[Any]:
-    """Return the objects that ``gc.freeze`` hides and that others refer to."""
-    others = gc.get_objects()
-    seen = set(map(id, others))
-    found: list[Any] = []
-    referents = gc.get_referents(sys.modules, *others)
+    """Return the objects that ``gc.freeze`` hides and that other objects refer to."""
+    visible_objects = gc.get_objects()
+    seen_ids = set(map(id, visible_objects))
+    frozen_objects: list[Any] = []
+    referents = gc.get_referents(sys.modules, *visible_objects)
     while referents:
-        new = {id(value): value for value in referents if gc.is_tracked(value) and id(value) not in seen}
-        seen.update(new)
-        found += new.values()
-        referents = gc.get_referents(*new.values())
-    return found
+        new_objects = {id(value): value for value in referents if gc.is_tracked(value) and id(value) not in seen_ids}
+        seen_ids.update(new_objects)
+        frozen_objects += new_objects.values()
+        referents = gc.get_referents(*new_objects.values())
+    return frozen_objects
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,9 @@ class Program:
     find_cell: FindCell = lambda _: None
 
     @functools.cached_property
-    def functions(self) -> LivingFunctions:
+    def functions(self) -> LiveFunctions:
         """The functions of the program's sources."""
-        return LivingFunctions(frozenset(self.files.values()))
+        return LiveFunctions(frozenset(self.files.values()))
 
     def find_changed_cell(self, texts: Mapping[str, str]) -> FindCell:
         """Return a function that finds cells like ``find_cell``, with their new texts."""
@@ -188,14 +190,14 @@ class Program:
 
 
 class NewDefinition(NamedTuple):
-    """A top-level function that the change adds, or whose decorators it changes, or a module that it imports there."""
+    """A function that a change adds or decorates differently at the top level, or a module that it imports there."""
 
     name: str
     code: CodeType
 
 
 class Application:
-    """A change of the functions of this process that can be applied repeatedly.
+    """A change of functions in this process, which can be applied repeatedly.
 
     The new code objects are created only once, because Dynamo finds compiled code by its code object.
 
@@ -230,16 +232,16 @@ class Application:
         by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
-            new = program.compile_text(text, filename)
-            by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new)
+            new_codes = program.compile_text(text, filename)
+            by_file[filename] = _counterparts(program.compile_text(program.texts[source], filename), new_codes)
             self.definitions += _definitions(program.texts[source], text, filename)
         for function in program.functions.in_files(by_file, copies):
-            old = function.__code__
-            new_code = _counterpart(by_file[old.co_filename], old)
+            old_code = function.__code__
+            new_code = _counterpart(by_file[old_code.co_filename], old_code)
             if new_code is None:
                 continue
-            if new_code.co_freevars != old.co_freevars:
-                raise CannotApplyError(f"{old.co_name} would need different variables of its outer function")
+            if new_code.co_freevars != old_code.co_freevars:
+                raise CannotApplyError(f"{old_code.co_name} would need different variables of its outer function")
             self._codes.append((function, new_code))
         self._skip_functions_of_other_threads(by_file, copies)
         self.functions = [function for function, _ in self._codes]
@@ -247,7 +249,7 @@ class Application:
     def _skip_functions_of_other_threads(
         self, by_file: Mapping[str, _Counterparts], copies: Iterable[types.FunctionType]
     ) -> None:
-        """Change only copies if a different user thread is running, because it must not run changed code.
+        """Change only copies if another thread of the user is running, because it must not run changed code.
 
         Raises
         ------
@@ -257,17 +259,22 @@ class Application:
         thread = thread_at_work(by_file)
         if thread is None:
             return
-        own = {id(copy): copy for copy in copies}
-        codes = [copy.__code__ for copy in own.values()]
-        pairs = [pair for known in by_file.values() for of_name in known.values() for pair in of_name]
-        unchanged = {id(new) for old, new in pairs if _is_same(old, new)}
+        copies_by_id = {id(copy): copy for copy in copies}
+        codes = [copy.__code__ for copy in copies_by_id.values()]
+        pairs = [
+            pair
+            for counterparts in by_file.values()
+            for pairs_of_name in counterparts.values()
+            for pair in pairs_of_name
+        ]
+        unchanged = {id(new) for old, new in pairs if _is_same_constant(old, new)}
         for function, new_code in self._codes:
-            if id(function) not in own and id(new_code) not in unchanged and function.__code__ not in codes:
+            if id(function) not in copies_by_id and id(new_code) not in unchanged and function.__code__ not in codes:
                 raise ThreadRunsChangeError(
                     f"one of your other threads is running ({thread}), and would run the changed "
                     f"{function.__qualname__}"
                 )
-        self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in own]
+        self._codes = [(function, new_code) for function, new_code in self._codes if id(function) in copies_by_id]
 
     @property
     def defined_names(self) -> frozenset[str]:
@@ -277,7 +284,7 @@ class Application:
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
         """Give the functions their new code while the context is open."""
-        before = [(function, function.__code__) for function in self.functions]
+        old_codes = [(function, function.__code__) for function in self.functions]
         with contextlib.ExitStack() as stack:
             for filename, text in self._texts.items():
                 stack.enter_context(_changed_linecache(filename, text))
@@ -286,23 +293,23 @@ class Application:
                     function.__code__ = code
                 yield
             finally:
-                for function, code in before:
+                for function, code in old_codes:
                     function.__code__ = code
 
     @contextlib.contextmanager
     def with_definitions(self, *scopes: dict[str, Any]) -> Iterator[None]:
         """Add the new definitions to some globals, and to those of the changed functions, while the context is open."""
-        all_scopes = {id(scope): scope for scope in (*scopes, *(f.__globals__ for f in self.functions))}
-        before: list[tuple[dict[str, Any], str, bool, Any]] = []
+        all_scopes = {id(scope): scope for scope in (*scopes, *(function.__globals__ for function in self.functions))}
+        saved_values: list[tuple[dict[str, Any], str, bool, Any]] = []
         try:
             for scope in all_scopes.values():
                 for definition in self.definitions:
                     name = definition.name
-                    before.append((scope, name, name in scope, scope.get(name)))
+                    saved_values.append((scope, name, name in scope, scope.get(name)))
                     self._define(definition, scope)
             yield
         finally:
-            for scope, name, was_there, value in reversed(before):
+            for scope, name, was_there, value in reversed(saved_values):
                 if was_there:
                     scope[name] = value
                 else:
@@ -318,7 +325,7 @@ class Application:
 
 
 @contextlib.contextmanager
-def applied(
+def changed_functions(
     program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()
 ) -> Iterator[Application]:
     """Replace the code of all functions of some sources while the context is open.
@@ -361,14 +368,14 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
     return pairs[-1][1] if pairs else None
 
 
-def _is_same(one: object, other: object) -> bool:
-    """Whether two constants are equal, or two code objects except for their line numbers."""
+def _is_same_constant(one: object, other: object) -> bool:
+    """Return whether two constants are equal, or two code objects except for their line numbers."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (
         (one.co_code, one.co_names, one.co_varnames) == (other.co_code, other.co_names, other.co_varnames)
         and len(one.co_consts) == len(other.co_consts)
-        and all(map(_is_same, one.co_consts, other.co_consts))
+        and all(map(_is_same_constant, one.co_consts, other.co_consts))
     )
 
 
@@ -408,17 +415,17 @@ def _decorators(node: ast.FunctionDef | ast.Import) -> list[str]:
 
 @contextlib.contextmanager
 def _changed_linecache(filename: str, text: str) -> Iterator[None]:
-    """Let tracebacks and reports of this thread show the new text of a file."""
+    """Make tracebacks and reports of this thread show the new text of a file."""
     lines = [line + "\n" for line in text.split("\n")]
-    changed, original, thread = filename, linecache.getlines, get_ident()
+    changed_file, original_getlines, thread = filename, linecache.getlines, get_ident()
 
     def getlines(filename: str, module_globals: dict[str, Any] | None = None) -> list[str]:
-        if filename == changed and get_ident() == thread:
+        if filename == changed_file and get_ident() == thread:
             return lines
-        return original(filename, module_globals)
+        return original_getlines(filename, module_globals)
 
     linecache.getlines = getlines
     try:
         yield
     finally:
-        linecache.getlines = original
+        linecache.getlines = original_getlines

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak.experiments.trial.process_state import set_environment
-from jupyter_graphbreak.knowledge.switches import switch_with
+from jupyter_graphbreak.knowledge.switches import switch_with_code
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Change:
         Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
         Assumptions that no input can verify, as the ends of sentences.
-    inner : tuple of InnerCall
+    inner_calls : tuple of InnerCall
         The modules to compile inside the function.
     """
 
@@ -49,12 +49,12 @@ class Change:
     codes: tuple[str, ...] = ()
     compiles_itself: bool = False
     assumptions: tuple[str, ...] = ()
-    inner: tuple[InnerCall, ...] = ()
+    inner_calls: tuple[InnerCall, ...] = ()
 
     @property
     def inner_places(self) -> frozenset[tuple[str, str]]:
         """The place of each module to compile inside the function, with the method; empty if the module is called."""
-        return frozenset((place, part.method) for part in self.inner for place in part.places)
+        return frozenset((place, part.method) for part in self.inner_calls for place in part.places)
 
     def __bool__(self) -> bool:
         return bool(self.texts or self.settings or self.codes)
@@ -67,7 +67,7 @@ class Change:
             self.codes,
             self.compiles_itself or proposal.compiles_itself,
             tuple(dict.fromkeys([*self.assumptions, *proposal.assumptions])),
-            (*self.inner, *proposal.inner),
+            (*self.inner_calls, *proposal.inner_calls),
         )
         return change.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
 
@@ -96,10 +96,10 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ; no new range is a single empty line, which would look like a deletion."""
+    """Return the ranges of lines that differ; no new range is one empty line, which would look like a deletion."""
     hunks: list[tuple[int, int, int, int]] = []
-    for kind, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
+    for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
             continue
         hunk = first, last, new_first, new_last
         if new[new_first:new_last] == [""]:  # include an equal line after or before the range
@@ -198,7 +198,7 @@ def remedy_of_change(
     original: Mapping[str, str],
     paths: Mapping[str, str],
 ) -> Remedy:
-    """Return a tried change as a remedy; the caller adds the breaks or recompiles that the remedy is for.
+    """Return a change after its trial as a remedy; the caller adds the breaks or recompiles that the remedy is for.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def remedy_of_change(
 
 
 def decision_for_person(ident: str, sentence: str | None, reason: str | None) -> Remedy:
-    """Return the remedy that states the decision for a person; the caller adds its purpose.
+    """Return a remedy that states what a person has to decide; the caller adds what it is for.
 
     Parameters
     ----------
@@ -241,20 +241,20 @@ def decision_for_person(ident: str, sentence: str | None, reason: str | None) ->
 
 def library_switches(change: Change) -> list[KnownSwitch]:
     """Return the switches of a change that set something in a library, not only in the program's objects."""
-    known = [switch_with(code) for code in change.codes]
-    return [switch for switch in known if switch is not None and switch.state]
+    known = [switch_with_code(code) for code in change.codes]
+    return [switch for switch in known if switch is not None and switch.state_expressions]
 
 
 @contextlib.contextmanager
 def restored_switches(change: Change) -> Iterator[None]:
-    """When the context ends, restore the environment and the state of libraries that a change's switches may set."""
-    before = dict(os.environ)
+    """Restore the environment and the library state that a change's switches may set when the context ends."""
+    saved_environment = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]
     try:
         yield
     finally:
-        set_environment(before)
+        set_environment(saved_environment)
         for owner, values in attributes:
             _restore_attributes(owner, values)
 
@@ -262,7 +262,7 @@ def restored_switches(change: Change) -> Iterator[None]:
 def _state_owners(switch: KnownSwitch) -> list[Any]:
     """Return the objects whose attributes a switch may change."""
     names = {switch.library: importlib.import_module(switch.library)}
-    return [eval(expression, names) for expression in switch.state]  # noqa: S307 - an entry of our table
+    return [eval(expression, names) for expression in switch.state_expressions]  # noqa: S307 - an entry of our table
 
 
 def _restore_attributes(owner: Any, values: Mapping[str, Any]) -> None:

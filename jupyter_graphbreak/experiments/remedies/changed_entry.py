@@ -12,7 +12,7 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak.experiments.remedies.application import Application, applied
+from jupyter_graphbreak.experiments.remedies.application import Application, changed_functions
 from jupyter_graphbreak.experiments.remedies.change import library_switches, restored_switches
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -45,9 +45,9 @@ def entry_with_change(entry: Entry, program: Program, change: Change) -> Callabl
         As :class:`~jupyter_graphbreak.experiments.remedies.application.Application` does.
     """
     with restored_switches(change):
-        before = dict(os.environ)
+        saved_environment = dict(os.environ)
         subject = _with_switches(entry, change)
-        environment = {name: value for name, value in os.environ.items() if before.get(name) != value}
+        environment = {name: value for name, value in os.environ.items() if saved_environment.get(name) != value}
     application = Application(program, change.texts, subject.functions())
     backend = own_backend(entry.backend)
 
@@ -80,7 +80,7 @@ def open_to_compile(
         # The subject is copied first: the changed function may delegate reads and writes to a new function.
         subject = _with_switches(entry, change)
         with (
-            applied(program, change.texts, subject.functions()) as application,
+            changed_functions(program, change.texts, subject.functions()) as application,
             _prepared_call(change, application, subject) as call,
             recompiling(call),
         ):
@@ -123,7 +123,7 @@ def _with_switches(entry: Entry, change: Change) -> Subject:
     model = outermost_module(subject.call, subject.arguments or entry.arguments)
     for code in codes:
         exec(code, {"model": model})  # noqa: S102 - a switch
-    return Subject(subject.call, subject.arguments, kept=subject.kept_names())
+    return Subject(subject.call, subject.arguments, kept_names=subject.kept_names())
 
 
 def outermost_module(call: Any, arguments: Arguments) -> Any:
@@ -135,9 +135,9 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
         return owner
     cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
     names = getattr(getattr(call, "__code__", None), "co_names", ())
-    used = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
-    given = (*arguments.args, *arguments.kwargs.values())
-    modules = (value for value in (*given, *cells, *used) if isinstance(value, torch.nn.Module))
+    used_globals = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
+    passed_values = (*arguments.args, *arguments.kwargs.values())
+    modules = (value for value in (*passed_values, *cells, *used_globals) if isinstance(value, torch.nn.Module))
     return next(modules, None)
 
 

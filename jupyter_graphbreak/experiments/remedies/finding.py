@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak._torch_compat.compiled import CompiledWith, compiled_callable, compiled_with
+from jupyter_graphbreak._torch_compat.compiled import CompileArguments, compile_arguments, compiled_callable
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak.analysis.matching import same_breaks
 from jupyter_graphbreak.experiments.remedies.application import compile_file
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 #: Seconds after which no further trial starts.
 PATIENCE_S = 100.0
-#: Seconds that the first run on copies may take even if no time is left.
-_MINIMUM_S = 10.0
+#: Seconds that the first run on copies may take even if the time is up.
+_MIN_FIRST_RUN_S = 10.0
 #: The share of the remaining time for an entry that is not the last.
-_SHARE_OF_ENTRY = 0.7
+_SHARE_OF_EARLIER_ENTRY = 0.7
 #: The maximum number of later calls with which one entry is repeated, to reach breaks that the first call lacks.
 _MAX_LATER_CALLS = 4
 #: The maximum number of remedies of one entry to measure: each has to be compiled again.
@@ -106,7 +106,7 @@ def remedies_of_call(
         Any exception that the function itself raises.
     """
     call = _uncompiled_function(fn)
-    options = compiled_with(fn) or CompiledWith("eager")
+    options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     refused = entry.why_not_run()
@@ -114,7 +114,7 @@ def remedies_of_call(
         return _empty_result(refused)
     with entry.set_up():
         try:
-            with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
+            with limit_time(max(end, time.monotonic() + _MIN_FIRST_RUN_S)):
                 runner = TrialRunner(entry)
         except TimeUpError:
             return _empty_result(_out_of_time_message(entry))
@@ -129,7 +129,7 @@ def remedies_of_call(
             search.run()
         except KeyboardInterrupt:
             reasons.append(INTERRUPTED)
-    return _collected(runner.original.report, runner.original.files, [search], reasons)
+    return _found_remedies(runner.original.report, runner.original.files, [search], reasons)
 
 
 def _empty_result(reason: str) -> FoundRemedies:
@@ -150,14 +150,14 @@ def _uncompiled_function(fn: Any) -> Any:
 def find_remedies(  # noqa: PLR0913 - independent options of one search
     report: Report,
     files: Mapping[str, str],
-    kept: KeptEntries,
+    kept_entries: KeptEntries,
     *,
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
     find_cell: FindCell = lambda _: None,
     on_status: OnStatus = lambda _: None,
     also: Sequence[EditedCells | Patch] = (),
-    first: Collection[str] = (),
+    first_breaks: Collection[str] = (),
 ) -> FoundRemedies:
     """Return a report with remedies for its breaks; an interrupt ends the search early and keeps its results.
 
@@ -171,86 +171,93 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     also : sequence of EditedCells or Patch
         The user's own edits, which are tried first.
-    first : collection of str
+    first_breaks : collection of str
         The ids of the breaks to begin with, because an earlier search was interrupted before it reached them.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
     searches: list[Search] = []
-    reasons = [*kept.left_out, *(f"the function was not run again: it {effect.what}" for effect in kept.effects)]
-    fixed: set[str] = set()
+    reasons = [
+        *kept_entries.left_out,
+        *(f"the function was not run again: it {effect.what}" for effect in kept_entries.effects),
+    ]
+    fixed_breaks: set[str] = set()
     applicable: list[EditedCells | Patch] = []
-    entries = _by_breaks(report, kept.entries, first) if report.breaks else []
-    later = itertools.chain.from_iterable(_later_calls(entry, kept) for entry in entries)
-    searched: set[str] = set()
+    entries = _sorted_by_breaks(report, kept_entries.entries, first_breaks) if report.breaks else []
+    later_calls = itertools.chain.from_iterable(_later_calls(entry, kept_entries) for entry in entries)
+    searched_breaks: set[str] = set()
 
     def unsearched() -> set[str]:
         """Return the breaks that no search has reached."""
-        return {break_.id for break_ in report.breaks} - searched - fixed
+        return {break_.id for break_ in report.breaks} - searched_breaks - fixed_breaks
 
     try:
-        for place, entry in enumerate(itertools.chain(entries, later)):
-            is_later = place >= len(entries)
+        for index, entry in enumerate(itertools.chain(entries, later_calls)):
+            is_later = index >= len(entries)
             if is_later and not unsearched():
                 break
             # An entry may use most of the remaining time, and leaves the rest to later entries. The first entry has the
             # most breaks.
             left_s = end - time.monotonic()
-            is_last = place == len(entries) - 1 and not _has_breaks_of_recompiles(report)
-            own_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_ENTRY
+            is_last = index == len(entries) - 1 and not _has_breaks_of_recompiles(report)
+            entry_end = end if is_last else time.monotonic() + left_s * _SHARE_OF_EARLIER_ENTRY
             if left_s <= 0 and (is_later or not also):
                 reasons += [] if is_later else [_out_of_time_message(entry)]
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                runner = _runner_or_reason(entry, own_end, kept, compile_text, find_cell)
+                runner = _runner_or_reason(entry, entry_end, kept_entries, compile_text, find_cell)
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
-                known = same_breaks(report, runner.original.report)
-                left_over = unsearched()
-                wanted = frozenset(
-                    theirs for ours, theirs in known.items() if (ours in left_over if is_later else ours not in fixed)
+                breaks_in_run = same_breaks(report, runner.original.report)
+                unsearched_breaks = unsearched()
+                breaks_to_remove = frozenset(
+                    run_id
+                    for report_id, run_id in breaks_in_run.items()
+                    if (report_id in unsearched_breaks if is_later else report_id not in fixed_breaks)
                 )
-                searched |= known.keys()
-                if wanted:
-                    left = frozenset(known[ident] for ident in first if ident in known)
-                    searches.append(Search(runner, own_end, wanted, on_status, left))
-                    applicable += [own for own in also if searches[-1].try_edit(own)]
+                searched_breaks |= breaks_in_run.keys()
+                if breaks_to_remove:
+                    breaks_to_begin_with = frozenset(
+                        breaks_in_run[ident] for ident in first_breaks if ident in breaks_in_run
+                    )
+                    searches.append(Search(runner, entry_end, breaks_to_remove, on_status, breaks_to_begin_with))
+                    applicable += [edit for edit in also if searches[-1].try_edit(edit)]
                     candidates = searches[-1].run()
-                    gone = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-                    fixed |= {ours for ours, theirs in known.items() if theirs in gone}
+                    removed = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
+                    fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
     except KeyboardInterrupt:
         reasons.append(INTERRUPTED)
         note = "Trying remedies was interrupted; run the cell with --try again to continue."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
-    not_tried = [Diagnostic("warning", _why_not_tried(own, kept)) for own in also if own not in applicable]
+    not_tried = [Diagnostic("warning", _why_not_tried(edit, kept_entries)) for edit in also if edit not in applicable]
     report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
-    return _collected(report, files, searches, reasons)
+    return _found_remedies(report, files, searches, reasons)
 
 
 def _runner_or_reason(
     entry: Entry,
     end: float,
-    kept: KeptEntries,
+    kept_entries: KeptEntries,
     compile_text: Callable[[str, str], list[CodeType]],
     find_cell: FindCell,
 ) -> TrialRunner | str:
     """Return the runner of an entry's trials, or a sentence that says why it cannot run again."""
     try:
-        with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
+        with limit_time(max(end, time.monotonic() + _MIN_FIRST_RUN_S)):
             return TrialRunner(entry, compile_text, find_cell)
     except TimeUpError:
         return _out_of_time_message(entry)
     except TrialStoppedError as stopped:
-        kept.leave_out(entry, stopped.effect)
+        kept_entries.leave_out(entry, stopped.effect)
         return f"{entry.function} was not run again: it {stopped.effect.what}"
     except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
         return f"{entry.function} could not run again on copies ({type(error).__name__}: {error})"
 
 
-def _later_calls(entry: Entry, kept: KeptEntries) -> Iterator[Entry]:
+def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:
     """Yield an entry with the arguments of its later calls."""
-    calls = kept.calls_of(entry)
+    calls = kept_entries.calls_of(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
             with contextlib.suppress(CannotRebuildError):
@@ -258,7 +265,7 @@ def _later_calls(entry: Entry, kept: KeptEntries) -> Iterator[Entry]:
 
 
 def _has_breaks_of_recompiles(report: Report) -> bool:
-    """Return whether a break occurs only in code that was compiled again."""
+    """Return whether some break occurs only in recompiled code."""
     recompiled_frames = {frame.id for frame in report.frames if frame.recompile_of is not None}
     for frame in report.frames:  # callers come first
         if frame.caller in recompiled_frames:
@@ -266,28 +273,36 @@ def _has_breaks_of_recompiles(report: Report) -> bool:
     return any({occurrence.frame for occurrence in break_.occurrences} <= recompiled_frames for break_ in report.breaks)
 
 
-def _by_breaks(report: Report, entries: Sequence[Entry], first: Collection[str]) -> list[Entry]:
-    """Sort entries by how often the breaks to begin with occur, then by how often all breaks occur, highest first.
+def _sorted_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Collection[str]) -> list[Entry]:
+    """Sort entries by how often the breaks to try first occur in them, then by how often any break occurs.
 
     An entry that reuses code adds no breaks.
     """
     frames = [frame.id for frame in report.frames]
     starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
 
-    def events(entry: Entry, breaks: Sequence[Break]) -> int:
-        start = starts.get(entry.frame or "", 0)
-        end = min((other for other in starts.values() if other > start), default=len(frames))
-        own = set(frames[start:end])
-        return sum(occurrence.frame in own for break_ in breaks for occurrence in break_.occurrences)
+    def occurrences_in_entry(entry: Entry, breaks: Sequence[Break]) -> int:
+        start_index = starts.get(entry.frame or "", 0)
+        end_index = min(
+            (other_start for other_start in starts.values() if other_start > start_index), default=len(frames)
+        )
+        frames_of_entry = set(frames[start_index:end_index])
+        return sum(occurrence.frame in frames_of_entry for break_ in breaks for occurrence in break_.occurrences)
 
-    left = [break_ for break_ in report.breaks if break_.id in first]
-    own = [entry for entry in entries if not entry.reuses]
-    return sorted(own, key=lambda entry: (-events(entry, left), -events(entry, report.breaks)))
+    breaks_to_begin_with = [break_ for break_ in report.breaks if break_.id in first_breaks]
+    entries_with_own_code = [entry for entry in entries if not entry.reuses]
+    return sorted(
+        entries_with_own_code,
+        key=lambda entry: (
+            -occurrences_in_entry(entry, breaks_to_begin_with),
+            -occurrences_in_entry(entry, report.breaks),
+        ),
+    )
 
 
-def _why_not_tried(edit: EditedCells | Patch, kept: KeptEntries) -> str:
+def _why_not_tried(edit: EditedCells | Patch, kept_entries: KeptEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
-    effect = next((effect for effect in kept.effects if not kept.entries), None)
+    effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
     if effect is not None:
         return f"{edit.title} was not tried: running the function again {effect.what}, which would be a side effect."
     return _no_effect_message(edit)
@@ -298,7 +313,7 @@ def _no_effect_message(edit: EditedCells | Patch) -> str:
     return f"{edit.title} was not tried: it changes neither a function with a graph break nor a caller of one.{what}"
 
 
-def _collected(
+def _found_remedies(
     report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]
 ) -> FoundRemedies:
     completed, candidates = with_remedies(report, files, searches, reasons)
@@ -310,14 +325,14 @@ def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
     working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
     if not working:
         return []
-    most = max(working, key=lambda ident: len(working[ident].breaks))
-    best: dict[str, str] = {}
+    with_most_breaks = max(working, key=lambda ident: len(working[ident].breaks))
+    best_by_break: dict[str, str] = {}
     for ident, candidate in working.items():
         for break_id in candidate.breaks:
-            known = best.get(break_id)
-            if known is None or _preference(candidate) < _preference(working[known]):
-                best[break_id] = ident
-    return list(dict.fromkeys([most, *best.values()]))[:_MAX_MEASURED]
+            earlier_best = best_by_break.get(break_id)
+            if earlier_best is None or _preference(candidate) < _preference(working[earlier_best]):
+                best_by_break[break_id] = ident
+    return list(dict.fromkeys([with_most_breaks, *best_by_break.values()]))[:_MAX_MEASURED]
 
 
 def _preference(candidate: Candidate) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationCounter
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -38,12 +38,12 @@ _MIN_SHARE_OF_LARGEST = 0.3
 _MIN_OPS = 3
 #: A function is only a wrapper around a module that performs this share of its operations.
 _WRAPPER_SHARE = 0.9
-#: The maximum number of modules and functions to compile, where modules that are alike count once.
+#: The maximum number of modules and functions to compile; modules that are alike count once.
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
 #: A number in a place, such as the index of a layer.
-_INDEX = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
+_INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
@@ -100,7 +100,7 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
     places: dict[int, str] = {}
     with sandboxed():
         subject = Subject(original.entry.call, original.entry.arguments)
-        own = {id(item) for _, item in named_objects(subject.owner, "")}
+        ids_in_entry = {id(item) for _, item in named_objects(subject.owner, "")}
 
         def named(*args: Any, **kwargs: Any) -> Any:
             modules = list(modules_of(subject, args, kwargs))
@@ -112,63 +112,68 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         with record_calls(named) as (program, root):
             original.run(program, subject, original.pool[0])
     breaking = _breaking_lines(report, files)
-    total = root.ops
+    total_ops = root.ops
     # In a short example, a single layer stands for a model.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
     parts: dict[tuple[Any, ...], list[CallNode]] = defaultdict(list)
     for node in _clean_parts(root, breaking, places, is_one_layer=is_one_layer):
-        key = _kind_of(node, places)
+        key = _similarity_key(node, places)
         ops[key] += node.ops
         parts[key].append(node)
-    fewest = 1 if is_one_layer else _MIN_OPS
-    enough = max(fewest, total * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
-    largest = sorted((key for key in ops if ops[key] >= enough), key=lambda key: -ops[key])[:_MAX_PARTS]
-    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in own) for key in largest]
+    min_ops_of_part = 1 if is_one_layer else _MIN_OPS
+    min_ops = max(min_ops_of_part, total_ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
+    largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
+    calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in ids_in_entry) for key in largest_parts]
     if not calls:
         return InnerCalls((), broken=_broken_part(root, breaking, places, {break_.id for break_ in report.breaks}))
-    return InnerCalls(tuple(calls), sum(ops[key] for key in largest) / total)
+    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / total_ops)
 
 
-#: The lines at which a function breaks or is skipped, with the ids of the breaks; skipped functions have their own ids.
-_Lines = dict[tuple[str, int], set[str]]
+#: The lines at which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
+_BreakingLines = dict[tuple[str, int], set[str]]
 
 
-def _breaking_lines(report: Report, files: Mapping[str, str]) -> _Lines:
-    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, those that called them."""
-    lines: _Lines = defaultdict(set)
+def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
+    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, the lines of their calls."""
+    lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
-    skipped = [(one.break_ or f"skipped {one.frame}", (one.location,)) for one in report.skipped]
+    skipped = [
+        (skipped_function.break_ or f"skipped {skipped_function.frame}", (skipped_function.location,))
+        for skipped_function in report.skipped
+    ]
     for ident, stack in (*breaks, *skipped):
-        for place in stack:
-            if place is not None:
-                filename = files.get(place.source, "")
-                lines[filename, place.line].add(ident)
+        for location in stack:
+            if location is not None:
+                filename = files.get(location.source, "")
+                lines[filename, location.line].add(ident)
                 if not is_foreign_file(filename):
                     break
     return lines
 
 
-def _broken_part(root: CallNode, breaking: _Lines, places: Mapping[int, str], known: set[str]) -> BrokenPart | None:
+def _broken_part(
+    root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], known_breaks: set[str]
+) -> BrokenPart | None:
     """Return the reader's largest module or function that contains a single break; ``None`` if it is small."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
-        inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}
+        breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}
         is_whole = outer is root or node.ops >= _WRAPPER_SHARE * root.ops
         place = places.get(id(node.module))
-        name = ".".join(filter(None, [place, node.method])) if place else _own_function(node)
-        if name and len(inside) == 1 and inside <= known and not is_whole:
-            yield BrokenPart(name, next(iter(inside)), node.ops / root.ops)
-        elif inside:
+        name = ".".join(filter(None, [place, node.method])) if place else _user_function_name(node)
+        if name and len(breaks_inside) == 1 and breaks_inside <= known_breaks and not is_whole:
+            yield BrokenPart(name, next(iter(breaks_inside)), node.ops / root.ops)
+        elif breaks_inside:
             for child in node.children.values():
                 yield from parts(child, node)
 
-    found = max(parts(root, root), key=lambda part: part.share, default=None)
-    return found if found is not None and found.share >= _MIN_SHARE_OF_BROKEN else None
+    largest_part = max(parts(root, root), key=lambda part: part.share, default=None)
+    return largest_part if largest_part is not None and largest_part.share >= _MIN_SHARE_OF_BROKEN else None
 
 
 def _clean_parts(
-    node: CallNode, breaking: _Lines, places: Mapping[int, str], *, is_one_layer: bool
+    node: CallNode, breaking: _BreakingLines, places: Mapping[int, str], *, is_one_layer: bool
 ) -> Iterator[CallNode]:
     """Yield the topmost nodes that can be compiled and below which nothing breaks."""
     for child in node.children.values():
@@ -180,7 +185,7 @@ def _clean_parts(
             yield from _compilable_parts(child, places, is_one_layer=is_one_layer)
 
 
-def _breaks_in(code: CodeType | None, breaking: _Lines) -> set[str]:
+def _breaks_in(code: CodeType | None, breaking: _BreakingLines) -> set[str]:
     """Return the ids of the breaks at the lines of a function."""
     if code is None:
         return set()
@@ -188,8 +193,8 @@ def _breaks_in(code: CodeType | None, breaking: _Lines) -> set[str]:
     return {ident for line in lines for ident in breaking.get((code.co_filename, line), ())}
 
 
-def _own_function(node: CallNode) -> str | None:
-    """Return the name of a function at the top level of a source that is not a library's."""
+def _user_function_name(node: CallNode) -> str | None:
+    """Return the name of a function at the top level of the user's sources."""
     code = node.code
     if code is None or not code.co_qualname.isidentifier() or is_library(code.co_filename):
         return None
@@ -211,7 +216,7 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
     ]
     is_wrapper = any(part.module is not None and part.ops >= _WRAPPER_SHARE * node.ops for part in inner)
     has_modules = any(part.module is not None and not part.is_helper for part in inner)
-    if (_own_function(node) and not is_wrapper) or (is_compilable and not has_modules):
+    if (_user_function_name(node) and not is_wrapper) or (is_compilable and not has_modules):
         yield node
     else:
         yield from inner
@@ -225,11 +230,11 @@ def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> 
     return is_one_layer or not is_of_torch or any(part.module is not None for part in node.walk() if part is not node)
 
 
-def _kind_of(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
-    """Return a key that is the same for modules that are alike."""
+def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...]:
+    """Return a key that modules have in common if they are alike."""
     if node.module is None:
         return (node.code,)
-    return node.code, _INDEX.sub("[]", places[id(node.module)]), node.method
+    return node.code, _INDEX_PATTERN.sub("[]", places[id(node.module)]), node.method
 
 
 def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
@@ -292,7 +297,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
     is_foreign: dict[CodeType, bool] = {}
-    before = sys.getprofile()
+    earlier_profiler = sys.getprofile()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         if stack and event == "call":
@@ -305,7 +310,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
             stack[-1].own_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        with OperationCounter(count):
+        with OperationListener(count):
             stack.append(root)
             try:
                 return program(*args, **kwargs)
@@ -316,11 +321,11 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
     try:
         yield run, root
     finally:
-        sys.setprofile(before)
+        sys.setprofile(earlier_profiler)
 
 
 def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
-    """Return the node of a call that begins; for a function that is part of its caller, the caller's node."""
+    """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
     if code.co_filename == OPTIMIZERS:
         return CallNode()  # its operations do not count
@@ -346,13 +351,13 @@ def _module_of(frame: FrameType, *, is_foreign: bool) -> torch.nn.Module | None:
     is_forward = code.co_name == "forward"
     if not code.co_argcount or (not is_forward and (is_foreign or code.co_name.startswith("_"))):
         return None
-    first = frame.f_locals.get(code.co_varnames[0])
-    if not isinstance(first, torch.nn.Module):
+    first_argument = frame.f_locals.get(code.co_varnames[0])
+    if not isinstance(first_argument, torch.nn.Module):
         return None
-    of_class = inspect.getattr_static(type(first), code.co_name, None)
-    is_method = not isinstance(of_class, staticmethod) and attribute_of(of_class, "__code__") is code
-    is_replaced = code.co_name in vars(first)
-    return first if (is_forward or is_method) and not is_replaced else None
+    class_attribute = inspect.getattr_static(type(first_argument), code.co_name, None)
+    is_method = not isinstance(class_attribute, staticmethod) and attribute_of(class_attribute, "__code__") is code
+    is_replaced = code.co_name in vars(first_argument)
+    return first_argument if (is_forward or is_method) and not is_replaced else None
 
 
 def is_foreign_file(filename: str) -> bool:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiling_nothing
-from jupyter_graphbreak.experiments.remedies.application import applied
+from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile
+from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
@@ -51,25 +51,25 @@ class ConditionRange:
     is_test: bool = True
 
 
-def instrumented_text(text: str, tests: Sequence[ConditionRange], first: int = 0) -> str:
+def instrumented_text(text: str, tests: Sequence[ConditionRange], first_number: int = 0) -> str:
     """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, (E))`` with its number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
     Parameters
     ----------
-    first : int
+    first_number : int
         The number of the first test.
     """
     lines = [line.encode() for line in text.split("\n")]
     # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end
     # of the text, so that they do not move the positions that follow.
-    marks: list[tuple[tuple[int, ...], bytes]] = []
-    for index, test in enumerate(tests, start=first):
-        begin, end = (test.line, test.column), (test.end_line, test.end_column)
-        marks.append(((*begin, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
-        marks.append(((*end, 0, -begin[0], -begin[1]), b"))" if test.is_test else b"), False)"))
-    for (line, column, *_), inserted in sorted(marks, reverse=True):
+    insertions: list[tuple[tuple[int, ...], bytes]] = []
+    for index, test in enumerate(tests, start=first_number):
+        start, end = (test.line, test.column), (test.end_line, test.end_column)
+        insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
+        insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.is_test else b"), False)"))
+    for (line, column, *_), inserted in sorted(insertions, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
@@ -80,35 +80,35 @@ def record_sides() -> Iterator[dict[int, set[bool | None]]]:
 
     ``None`` stands for the evaluation of an expression that is no test.
     """
-    taken: dict[int, set[bool | None]] = defaultdict(set)
+    taken_sides: dict[int, set[bool | None]] = defaultdict(set)
 
     def note(index: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
         if not is_test:
-            taken[index].add(None)
+            taken_sides[index].add(None)
             return value
         side = bool(value)
-        taken[index].add(side)
+        taken_sides[index].add(side)
         return side
 
     setattr(builtins, RECORDER_NAME, note)
     try:
-        yield taken
+        yield taken_sides
     finally:
         delattr(builtins, RECORDER_NAME)
 
 
 #: The maximum number of inputs of a trial, without those that a condition requires.
 _MAX_INPUTS = 6
-#: Seconds after which no further inputs are derived.
+#: Seconds after which no more inputs are derived.
 _MAX_DERIVING_S = 10.0
 #: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
 _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
-#: The share of the remaining time after which no further inputs are derived.
+#: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.1
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
-_REFUSED_AS_A_TEST = "Boolean value of Tensor with more than one value"
-_REFUSED_IN_PLACE = "can't be cast to the desired output type"
+_ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
+_ERROR_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
 #: differs from the original only when compiled, and the third one to its inputs of other kinds.
 _MAX_EDGES = 5
@@ -125,7 +125,7 @@ _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: with a truth value in place of a number and those of other kinds.
 EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
 #: A condition, and the change of the program to whose text the condition's position refers.
-Watched = tuple[Change, "Condition"]
+WatchedCondition = tuple[Change, "Condition"]
 
 
 class Original:
@@ -141,21 +141,23 @@ class Original:
         self.entry = entry
         begun = time.monotonic()
         self._share_s = _SHARE_OF_INPUTS * seconds_left()
-        first = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
+        first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
-            self._reference = Reference(entry.call, first)
+            self._reference = Reference(entry.call, first_input)
             self._reference.shrink()
             derived = self._reference.cases(patience=self._patience())
-            others = [case for case in derived if _adds_no_nonfinite(case.input, entry.arguments)]
-            if self._reference.repeatable:  # otherwise the function may read uninitialized memory, or the clock
-                others = [case for case in others if seconds_left() > 0 and self._reference.repeats(case)]
+            derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
+            if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
+                derived_cases = [
+                    case for case in derived_cases if seconds_left() > 0 and self._reference.has_repeatable_result(case)
+                ]
         #: All inputs with the results of the original.
-        self.pool = [ReferenceCase(first, self._reference.result), *others]
-        #: The seconds that the runs on derived inputs took.
+        self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
+        #: The seconds that the runs on these inputs took.
         self.seconds = time.monotonic() - begun
         self._edges: list[ReferenceCase] | None = None
         #: The results of :meth:`choose_inputs`, with the conditions.
-        self._choices: list[tuple[Sequence[Watched], tuple[list[ReferenceCase], bool | None]]] = []
+        self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
     def _patience(self) -> Patience:
         """Return the time in which to derive usual inputs, or edge inputs."""
@@ -168,14 +170,14 @@ class Original:
         results are large.
         """
         if self._edges is None:
-            most = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size(self._reference.result)))
+            max_edges = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(self._patience()) if self.repeatable else iter(())
-                self._edges = _accepted(list(itertools.islice(edges, most)))
+                edges = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
+                self._edges = _accepted_trials(list(itertools.islice(edges, max_edges)))
         return self._edges
 
     def edges_to_compile(self, choice: EdgeChoice) -> list[ReferenceCase]:
-        """Return edge inputs that differ from each other, and some that the original refuses, with different errors."""
+        """Return edge inputs of different kinds, and some that the original refuses with different errors."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
         for case in self.edges():
@@ -188,10 +190,10 @@ class Original:
                 accepted.setdefault(case.input.other_kind or kind, case)
             elif not kind.startswith("size") and not case.input.other_kind:
                 refused.setdefault(kind, case)
-        most = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
+        max_accepted = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
-        with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
-        return [*[*with_nan, *accepted.values()][:most], *list(refused.values())[:_MAX_REFUSED]]
+        cases_with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
+        return [*[*cases_with_nan, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
     def misses_edges(self) -> bool:
@@ -199,9 +201,9 @@ class Original:
         return self._reference.misses_edges
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether the function returns the same result again."""
-        return bool(self._reference.repeatable)
+        return bool(self._reference.is_repeatable)
 
     def varying_places(self) -> frozenset[str]:
         """Return the places in arguments and state whose values vary, such as the time of day or an address."""
@@ -220,15 +222,17 @@ class Original:
     def run(
         self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase, *, gradients: bool = True
     ) -> Result:
-        """Call a program with the arguments of a trial; copies share objects with the state as the originals do."""
+        """Call a program with copies of a trial's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(trial.input.state)
-        if trial.input.again and self._reference.changed:
+        if trial.input.follows_first_input and self._reference.changed:
             run(program, subject, subject.with_copies(self._reference.base.arguments), gradients=False)
         arguments = subject.with_copies(trial.input.arguments)
         return run(program, subject, arguments, trial.input.seed, gradients=gradients)
 
-    def choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
+    def choose_inputs(
+        self, program: Program, watched: Sequence[WatchedCondition]
+    ) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
 
         The second value is ``None`` if no condition requires both sides, and all required sides were taken.
@@ -241,48 +245,51 @@ class Original:
             self._choices.append((watched, self._choose_inputs(program, watched)))
         return next(choice for known, choice in self._choices if known == watched)
 
-    def has_chosen_inputs(self, watched: Sequence[Watched]) -> bool:
+    def has_chosen_inputs(self, watched: Sequence[WatchedCondition]) -> bool:
         """Return whether :meth:`choose_inputs` needs no further runs for conditions."""
         return not watched or any(known == watched for known, _ in self._choices)
 
-    def _choose_inputs(self, program: Program, watched: Sequence[Watched]) -> tuple[list[ReferenceCase], bool | None]:
-        chosen = self.usual_inputs()
+    def _choose_inputs(
+        self, program: Program, watched: Sequence[WatchedCondition]
+    ) -> tuple[list[ReferenceCase], bool | None]:
+        chosen_inputs = self.usual_inputs()
         groups: list[tuple[Change, list[Condition]]] = []
         for change, condition in watched:
-            conditions = next((those for known, those in groups if known == change), None)
+            conditions = next((others for known, others in groups if known == change), None)
             if conditions is None:
                 groups.append((change, [condition]))
             elif condition not in conditions:
                 conditions.append(condition)
-        wanted = {
+        missing_sides = {
             (group, index, side)
             for group, (_, conditions) in enumerate(groups)
             for index, condition in enumerate(conditions)
             for side in condition.sides or (None,)
         }
         for pool in (self.pool, self.edges):
-            if not wanted:
+            if not missing_sides:
                 break
             trials = pool() if callable(pool) else pool
             needed: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
-                if not any(known == group for known, _, _ in wanted):
+                if not any(known == group for known, _, _ in missing_sides):
                     continue
                 texts = {**program.texts, **change.texts}
                 about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
                 with self._recording_sides(program, change, conditions) as sides_taken:
                     for number, trial in enumerate(trials):
-                        if not any(known == group for known, _, _ in wanted):
+                        if not any(known == group for known, _, _ in missing_sides):
                             break
-                        counts = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
+                        has_values = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
                         taken = sides_taken(trial)
-                        sides = {(group, index, side) for index, side in taken if counts or about_sizes[index]}
-                        needed |= {number} if sides & wanted else set()
-                        wanted -= sides
-            chosen += [trials[number] for number in sorted(needed) if not any(trials[number] is it for it in chosen)]
-        if wanted:
-            return chosen, False
-        return chosen, True if any(len(condition.sides) > 1 for _, condition in watched) else None
+                        sides = {(group, index, side) for index, side in taken if has_values or about_sizes[index]}
+                        needed |= {number} if sides & missing_sides else set()
+                        missing_sides -= sides
+            additional = (trials[number] for number in sorted(needed))
+            chosen_inputs += [trial for trial in additional if not any(trial is other for other in chosen_inputs)]
+        if missing_sides:
+            return chosen_inputs, False
+        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched) else None
 
     @contextlib.contextmanager
     def _recording_sides(
@@ -294,19 +301,29 @@ class Original:
         count = 0
         for source in dict.fromkeys(condition.source for condition in conditions):
             ranges = [
-                ConditionRange(c.line, c.column, c.end_line, c.end_column, bool(c.sides))
-                for c in conditions
-                if c.source == source
+                ConditionRange(
+                    condition_.line,
+                    condition_.column,
+                    condition_.end_line,
+                    condition_.end_column,
+                    bool(condition_.sides),
+                )
+                for condition_ in conditions
+                if condition_.source == source
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
-        places = [c for source in dict.fromkeys(c.source for c in conditions) for c in conditions if c.source == source]
+        places = [
+            condition_
+            for source in dict.fromkeys(condition_.source for condition_ in conditions)
+            for condition_ in conditions
+            if condition_.source == source
+        ]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
-        with sandboxed(), compiling_nothing(), record_sides() as sides:  # the change may compile a part
+        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             scope = getattr(subject.call, "__globals__", None)
             scopes = [scope] if scope is not None else []
-
             needs_gradients: list[bool] = []
 
             def sides_in_run(trial: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
@@ -324,7 +341,7 @@ class Original:
                 return sides_in_run(trial, gradients=needs_gradients[0])
 
             with (
-                applied(program, instrumented, subject.functions()) as application,
+                changed_functions(program, instrumented, subject.functions()) as application,
                 application.with_definitions(*scopes),
             ):
                 subject.keep_definitions(application.defined_names)
@@ -342,8 +359,8 @@ def _empty_tensors(arguments: Arguments) -> int:
     return sum(tensor.numel() == 0 for _, tensor in named_tensors((arguments.args, arguments.kwargs), ""))
 
 
-def _accepted(trials: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: it is not meant for such tensors.
+def _accepted_trials(trials: list[ReferenceCase]) -> list[ReferenceCase]:
+    """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return a result for them. If an operation in place
@@ -366,21 +383,21 @@ def _refuses_a_size_itself(trial: ReferenceCase) -> bool:
     return trial.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
 
 
-def _depends_on_values(given: Input, error: Exception) -> bool:
+def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _REFUSED_IN_PLACE in str(error) and not given.only_errors_count  # hardly anybody adds to truth values
-    return is_in_place or str(error).startswith(_REFUSED_AS_A_TEST)
+    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to truth values
+    return is_in_place or str(error).startswith(_ERROR_OF_TEST)
 
 
-def _size(result: Result) -> int:
+def _size_in_bytes(result: Result) -> int:
     by_id = {id(tensor): tensor for _, tensor in named_tensors((result.state, result.arguments), "")}
     return sum(tensor.numel() * tensor.element_size() for tensor in by_id.values())
 
 
-def _adds_no_nonfinite(derived: Input, given: Arguments) -> bool:
-    """Whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
-    return _all_finite(derived.arguments) or not _all_finite(given)
+def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
+    """Return whether a derived input adds neither NaN nor infinity, which computing both sides would spread."""
+    return _all_finite(derived_input.arguments) or not _all_finite(original_arguments)
 
 
 def _all_finite(arguments: Arguments) -> bool:
@@ -394,8 +411,8 @@ def _values(arguments: Arguments) -> list[Any]:
 
 def _kind_of_edge(case: ReferenceCase) -> str:
     """Return the kind of an edge input: a size, values or a number."""
-    what = case.input.example.what
+    description = case.input.example.what
     for kind in _KINDS_OF_EDGES:
-        if what.startswith(kind) or what.endswith(kind):
+        if description.startswith(kind) or description.endswith(kind):
             return kind
-    return what.partition(" =")[0]
+    return description.partition(" =")[0]

@@ -16,7 +16,7 @@ from unidiff.patch import PatchSet
 
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.experiments.families.proposal import Condition
-from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, Program, applied
+from jupyter_graphbreak.experiments.remedies.application import CannotApplyError, Program, changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of, patch_of
 
 if TYPE_CHECKING:
@@ -137,17 +137,17 @@ def apply_hunks(text: str, path: str, hunks: Iterable[Hunk]) -> str:
     lines = text.split("\n")
     for hunk in sorted(hunks, key=lambda hunk: hunk.source_start, reverse=True):
         first = hunk.source_start - (1 if hunk.source_length else 0)
-        old = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
-        new = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
-        for number, line in enumerate(old, start=first):
+        old_lines = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_removed]
+        new_lines = [line.value.rstrip("\r\n") for line in hunk if line.is_context or line.is_added]
+        for number, line in enumerate(old_lines, start=first):
             if number >= len(lines) or lines[number] != line:
                 raise CannotApplyError(f"line {number + 1} of {path} is not {line.strip()!r}")
-        lines[first : first + len(old)] = new
+        lines[first : first + len(old_lines)] = new_lines
     return "\n".join(lines)
 
 
 def require_literal(original: Mapping[str, str], change: Change) -> None:
-    """Make sure that the edits and the patch of a change, applied to the original, produce its texts.
+    """Make sure that the edits and the patch of a change produce the changed texts from the original.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
     """
     edits = edits_of(original, change)
     diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
-    by_path = {changed.path: changed for changed in PatchSet(diff)} if diff is not None else {}
+    by_path = {patched_file.path: patched_file for patched_file in PatchSet(diff)} if diff is not None else {}
     for source, text in change.texts.items():
         by_edits = apply_edits(original[source], [edit for edit in edits if edit.source == source])
         by_patch = text
@@ -167,7 +167,7 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
 
 
 def read_patch(path: str | os.PathLike[str]) -> Patch:
-    """Read a patch.
+    """Read a patch from a file.
 
     Raises
     ------
@@ -197,17 +197,19 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
     """
     moves_compilation = False
     for source, text in texts.items():
-        before, after = parse_python(program.texts[source]), parse_python(text)
-        if before is None or after is None:
+        old_tree, new_tree = parse_python(program.texts[source]), parse_python(text)
+        if old_tree is None or new_tree is None:
             continue  # applying the change reports the syntax error
         is_function = program.files[source] == compiled_cell
-        line = _line_outside_functions(_parts(before.body, is_function), _parts(after.body, is_function))
+        line = _line_outside_functions(_parts(old_tree.body, is_function), _parts(new_tree.body, is_function))
         if line is not None:
             raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
-        old, new = _compiling_functions(before), _compiling_functions(after)
-        removed = old.keys() - new.keys()
-        differs = any(old[name] != new[name] for name in old.keys() & new.keys())
-        if differs or (removed and not new.keys() - old.keys()):
+        old_decorators, new_decorators = _compiling_functions(old_tree), _compiling_functions(new_tree)
+        removed = old_decorators.keys() - new_decorators.keys()
+        differs = any(
+            old_decorators[name] != new_decorators[name] for name in old_decorators.keys() & new_decorators.keys()
+        )
+        if differs or (removed and not new_decorators.keys() - old_decorators.keys()):
             raise CannotApplyError("it changes how a function is compiled; run the cell to see what that does")
         moves_compilation = moves_compilation or bool(removed)
     return Change(texts, compiles_itself=moves_compilation)
@@ -219,10 +221,10 @@ def conditions_in(texts: Mapping[str, str], program: Program) -> list[Condition]
     edits = edits_of(program.texts, Change(texts))
     for source in texts:
         tree = parse_python(program.texts[source])
-        own = [edit for edit in edits if edit.source == source]
-        changed = [range(edit.first_line, max(edit.last_line, edit.first_line) + 1) for edit in own]
+        edits_of_source = [edit for edit in edits if edit.source == source]
+        changed_ranges = [range(edit.first_line, max(edit.last_line, edit.first_line) + 1) for edit in edits_of_source]
         for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, (ast.If, ast.IfExp)) and any(_overlaps(lines, node) for lines in changed):
+            if isinstance(node, (ast.If, ast.IfExp)) and any(_overlaps(lines, node) for lines in changed_ranges):
                 test = node.test
                 end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
                 conditions.append(Condition(source, test.lineno, test.col_offset, end_line, end_column))
@@ -247,43 +249,45 @@ class _TopLevelPart(NamedTuple):
     is_new_function: bool = False
 
 
-def _parts(body: Sequence[ast.stmt], is_function: bool, *, in_class: bool = False) -> Iterator[_TopLevelPart]:  # noqa: FBT001
+def _parts(body: Sequence[ast.stmt], is_function: bool, *, is_in_class: bool = False) -> Iterator[_TopLevelPart]:  # noqa: FBT001
     """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                can_be_added = isinstance(node, ast.FunctionDef) and not in_class
+                can_be_added = isinstance(node, ast.FunctionDef) and not is_in_class
                 decorators = [] if can_be_added else [ast.dump(decorator) for decorator in node.decorator_list]
                 kind = type(node).__name__
                 yield _TopLevelPart(f"{kind} {node.name} {ast.dump(node.args)} {decorators}", node.lineno, can_be_added)
             case ast.ClassDef():
                 header = [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
                 yield _TopLevelPart(f"class {node.name} {header}", node.lineno)
-                yield from _parts(node.body, is_function, in_class=True)
+                yield from _parts(node.body, is_function, is_in_class=True)
             case ast.Expr(ast.Constant()) | ast.Pass():
                 pass
             case ast.Import() | ast.ImportFrom():
                 yield _TopLevelPart(ast.dump(node), node.lineno)
-            case _ if in_class or not is_function:
+            case _ if is_in_class or not is_function:
                 yield _TopLevelPart(ast.dump(node), node.lineno)
 
 
-def _line_outside_functions(before: Iterator[_TopLevelPart], after: Iterator[_TopLevelPart]) -> int | None:
+def _line_outside_functions(old_parts: Iterator[_TopLevelPart], new_parts: Iterator[_TopLevelPart]) -> int | None:
     """Return the first line outside of functions that differs; the new text may add functions."""
-    old, new = list(before), list(after)
-    matcher = difflib.SequenceMatcher(None, [part.text for part in old], [part.text for part in new], autojunk=False)
-    for kind, first, last, new_first, new_last in matcher.get_opcodes():
-        added = [part for part in new[new_first:new_last] if kind != "equal"]
-        if kind in {"replace", "delete"}:
-            return (added or old[first:last])[0].line
-        line = next((part.line for part in added if not part.is_new_function), None)
+    old_list, new_list = list(old_parts), list(new_parts)
+    matcher = difflib.SequenceMatcher(
+        None, [part.text for part in old_list], [part.text for part in new_list], autojunk=False
+    )
+    for tag, first, last, new_first, new_last in matcher.get_opcodes():
+        added_parts = [part for part in new_list[new_first:new_last] if tag != "equal"]
+        if tag in {"replace", "delete"}:
+            return (added_parts or old_list[first:last])[0].line
+        line = next((part.line for part in added_parts if not part.is_new_function), None)
         if line is not None:
             return line
     return None
 
 
 def _compiling_functions(tree: ast.Module) -> dict[str, str]:
-    """Return the compiling decorators of each top-level function that has some."""
+    """Return the decorators that compile, for each top-level function that has some."""
     decorators: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.FunctionDef):
@@ -343,15 +347,15 @@ def apply_patch(patch: str) -> AppliedPatch:
         If a file is not known, or does not have the lines that the patch changes.
     """
     hunks_by_path: dict[str, list[Hunk]] = {}
-    for changed in changed_files(patch + _STRIPPED_LINES):
-        hunks_by_path.setdefault(changed.path, []).extend(changed)
+    for patched_file in changed_files(patch + _STRIPPED_LINES):
+        hunks_by_path.setdefault(patched_file.path, []).extend(patched_file)
     if not hunks_by_path:
         raise ValueError("this is not a unified diff: it names no file")
     files = {path: _filename(path) for path in hunks_by_path}
     texts = {path: "".join(linecache.getlines(file)).removesuffix("\n") for path, file in files.items()}
     new_texts = {path: _patched(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
     undo = contextlib.ExitStack()
-    application = undo.enter_context(applied(Program(files, texts), new_texts))
+    application = undo.enter_context(changed_functions(Program(files, texts), new_texts))
     undo.enter_context(application.with_definitions())
     applied_patch = AppliedPatch(tuple(files.values()), len(application.functions), undo)
     _active_patches.append(applied_patch)

@@ -20,7 +20,7 @@ from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
 from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP, OWNERS
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME_AT_ALL, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
-    """Return the decision for a person about a break.
+    """Return what a person has to decide about a break.
 
     Parameters
     ----------
@@ -46,17 +46,17 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
     if break_.owner != "own":
         if any(advice.text == OPTIMIZER for advice in break_.advice):
             return OPTIMIZER_STEP
-        known, call = OWNERS[break_.owner], _own_call(report, break_)
+        owner, call = OWNERS[break_.owner], _own_call(report, break_)
         if call is None:
-            return known.manual_step
-        sentence = known.about_error if break_.outcome == "error" else known.about_call
+            return owner.manual_step
+        sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
         return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
     code = (break_.location.code if break_.location is not None else None) or ""
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
     is_obsolete = step.obsolete_if_failed and any(step.obsolete_if_failed in title for title in failed)
-    return step.otherwise if is_obsolete else step.text
+    return step.text_after_failure if is_obsolete else step.text
 
 
 def _own_call(report: Report, break_: Break) -> Location | None:
@@ -93,7 +93,7 @@ def _shortened(code: str) -> str:
 
 
 def manual_step_of_function(skipped: Skipped) -> str:
-    """Return the decision for a person about a function that runs eagerly without a break."""
+    """Return what a person has to decide about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
@@ -127,17 +127,24 @@ def with_remedies(
         remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
         sources += builder.new_sources
         parts += builder.step_for_part()
-    entries = {ident: search.runner.entry for search, own in zip(searches, by_search, strict=True) for ident in own}
-    remedies = _with_exclusions(_merged(remedies, entries))
-    kept = {remedy.id for remedy in remedies}
-    by_search = [{ident: found for ident, found in own.items() if ident in kept} for own in by_search]
-    fixed = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    entries = {
+        ident: search.runner.entry
+        for search, candidates_of_search in zip(searches, by_search, strict=True)
+        for ident in candidates_of_search
+    }
+    remedies = _with_exclusions(_merged_remedies(remedies, entries))
+    kept_ids = {remedy.id for remedy in remedies}
+    by_search = [
+        {ident: candidate_ for ident, candidate_ in candidates_of_search.items() if ident in kept_ids}
+        for candidates_of_search in by_search
+    ]
+    fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
     steps = [
         *_manual_steps(report, remedies, searches, reasons),
-        *(part for part in parts if fixed.isdisjoint(part.breaks)),
+        *(part for part in parts if fixed_breaks.isdisjoint(part.breaks)),
     ]
-    last = max((int(ident[1:]) for ident in entries), default=0)  # merged remedies leave gaps
-    remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last + 1)]
+    last_number = max((int(ident[1:]) for ident in entries), default=0)  # merged remedies leave gaps
+    remedies += [replace(step, id=f"r{number}") for number, step in enumerate(steps, start=last_number + 1)]
     faults = [Diagnostic("error", sentence) for search in searches for sentence in dict.fromkeys(search.faults)]
     notes = [
         Diagnostic("warning", f"Changes of {runner.entry.function} may act differently with its own backend: {reason}.")
@@ -153,19 +160,19 @@ class _BreakRemedyBuilder:
         self._search = search
         self._original = search.runner.original
         self._report, self._ids = report, ids
-        self._breaks = {theirs: ours for ours, theirs in same_breaks(report, self._original.report).items()}
+        self._breaks = {run_id: report_id for report_id, run_id in same_breaks(report, self._original.report).items()}
         self.new_sources: list[Source] = []
         self._sources: dict[str, str] = {}
         for source in self._original.report.sources:
             filename = self._original.files[source.id]
-            if filename not in ids:  # a source that the run itself did not use
+            if filename not in ids:  # a source that the run did not use
                 ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
                 self.new_sources.append(replace(source, id=ids[filename]))
             self._sources[source.id] = ids[filename]
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
-        changed = {source for candidate in search.candidates for source in candidate.result.change.texts}
+        changed_sources = {source for candidate in search.candidates for source in candidate.result.change.texts}
         for ident, (filename, cell) in search.runner.other_cells.items():
-            if ident in changed:
+            if ident in changed_sources:
                 if filename not in ids:
                     ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
                     self.new_sources.append(Source(ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)]))
@@ -209,19 +216,23 @@ class _BreakRemedyBuilder:
             f"inside it: if you can remove it, try {step}."
         )
         title = f"Try {step}"
-        yield replace(decision_for_person("", sentence, None), title=title, family=INNER, breaks=[ident])
+        yield replace(decision_for_person("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])
 
     def _breaks_outside(self, candidate: Candidate) -> Iterator[str]:
         """Yield the breaks of later calls that cannot occur if only parts of the entry are compiled."""
-        parts, frame = candidate.result.change.inner, self._search.runner.entry.frame
+        parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
         if not parts or frame is None:
             return
-        inside = {(self._ids.get(filename), name) for part in parts for filename, name in part.functions}
-        own, known = _frames_within(self._report, frame), set(self._breaks.values())
+        functions_inside = {(self._ids.get(filename), name) for part in parts for filename, name in part.functions}
+        frames_of_entry, known_breaks = _frames_within(self._report, frame), set(self._breaks.values())
         for break_ in self._report.breaks:
-            places = (place for place in (break_.location, *break_.stack) if place is not None)
-            is_inside = any((place.source, place.function) in inside for place in places)
-            if break_.id not in known and not is_inside and own.issuperset(o.frame for o in break_.occurrences):
+            locations = (location for location in (break_.location, *break_.stack) if location is not None)
+            is_inside = any((location.source, location.function) in functions_inside for location in locations)
+            if (
+                break_.id not in known_breaks
+                and not is_inside
+                and frames_of_entry.issuperset(occurrence.frame for occurrence in break_.occurrences)
+            ):
                 yield break_.id
 
     def _code_for_reader(self, code: str | None) -> str | None:
@@ -231,10 +242,12 @@ class _BreakRemedyBuilder:
         if code is None or module is None:
             return code
         names = getattr(entry.call, "__globals__", None) or vars(sys.modules["__main__"])
-        own = [name for name, value in names.items() if type(value) is type(module) and not name.startswith("_")]
-        compiled = [name for name, value in names.items() if type(compiled_callable(value)) is type(module)]
-        known = own or compiled
-        return re.sub(r"\bmodel\b", known[0], code) if len(known) == 1 else code
+        uncompiled_names = [
+            name for name, value in names.items() if type(value) is type(module) and not name.startswith("_")
+        ]
+        compiled_names = [name for name, value in names.items() if type(compiled_callable(value)) is type(module)]
+        model_names = uncompiled_names or compiled_names
+        return re.sub(r"\bmodel\b", model_names[0], code) if len(model_names) == 1 else code
 
 
 def _frames_within(report: Report, ident: str) -> set[str]:
@@ -246,21 +259,21 @@ def _frames_within(report: Report, ident: str) -> set[str]:
     return within
 
 
-def _merged(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
+def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> list[Remedy]:
     """Merge equal changes that were tried with different calls of one entry: the worse verdict counts."""
-    merged: dict[object, Remedy] = {}
+    remedies_by_change: dict[object, Remedy] = {}
     for remedy in remedies:
         entry, change = entries[remedy.id], (str(remedy.edits), str(remedy.settings), remedy.code)
         has_change = bool(remedy.edits or remedy.settings or remedy.code)
         key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
-        known = merged.setdefault(key, remedy)
-        if entries[known.id] is not entry:
-            worse = max(known, remedy, key=lambda one: RANK.get(one.verdict, len(RANK)))
-            breaks = list(dict.fromkeys([*known.breaks, *remedy.breaks]))
-            merged[key] = replace(worse, id=known.id, breaks=breaks)
-        elif known is not remedy:
-            merged[remedy.id] = remedy
-    return list(merged.values())
+        earlier_remedy = remedies_by_change.setdefault(key, remedy)
+        if entries[earlier_remedy.id] is not entry:
+            worse_remedy = max(earlier_remedy, remedy, key=lambda either: RANK.get(either.verdict, len(RANK)))
+            breaks = list(dict.fromkeys([*earlier_remedy.breaks, *remedy.breaks]))
+            remedies_by_change[key] = replace(worse_remedy, id=earlier_remedy.id, breaks=breaks)
+        elif earlier_remedy is not remedy:
+            remedies_by_change[remedy.id] = remedy
+    return list(remedies_by_change.values())
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
@@ -270,7 +283,7 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
             excludes=[
                 other.id
                 for other in remedies
-                if other.id != remedy.id and other.verdict in WORKING and _conflict(remedy, other)
+                if other.id != remedy.id and other.verdict in WORKING and _are_in_conflict(remedy, other)
             ],
         )
         if remedy.verdict in WORKING
@@ -279,20 +292,24 @@ def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
     ]
 
 
-def _conflict(first: Remedy, second: Remedy) -> bool:
-    """Whether one remedy makes the other pointless, changes the same lines, or sets something to a different value."""
-    if INNER in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
+def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
+    """Return whether two remedies change the same lines, set different values, or one makes the other pointless."""
+    if INNER_FAMILY in {first.family, second.family} and not set(first.breaks).isdisjoint(second.breaks):
         return True
-    for one in first.edits:
-        for other in second.edits:
-            apart = one.last_line < other.first_line or other.last_line < one.first_line
-            inserts = one.last_line < one.first_line or other.last_line < other.first_line
-            touch = one.first_line == other.first_line if inserts else not apart
-            if one.source == other.source and touch:
+    for first_edit in first.edits:
+        for second_edit in second.edits:
+            are_apart = first_edit.last_line < second_edit.first_line or second_edit.last_line < first_edit.first_line
+            has_insertion = (
+                first_edit.last_line < first_edit.first_line or second_edit.last_line < second_edit.first_line
+            )
+            are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_apart
+            if first_edit.source == second_edit.source and are_at_same_lines:
                 return True
-    shared = first.settings.keys() & second.settings.keys()
+    shared_settings = first.settings.keys() & second.settings.keys()
     return any(
-        first.settings[name] != second.settings[name] for name in shared if not isinstance(first.settings[name], list)
+        first.settings[name] != second.settings[name]
+        for name in shared_settings
+        if not isinstance(first.settings[name], list)
     )
 
 
@@ -300,15 +317,15 @@ def _manual_steps(
     report: Report, remedies: list[Remedy], searches: Sequence[Search], reasons: Sequence[str]
 ) -> list[Remedy]:
     """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
-    fixed = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    late = bool([ident for search in searches for ident in search.left])
+    fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
+    ran_out_of_time = bool([ident for search in searches for ident in search.unreached])
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:
-        if break_.id not in fixed:
+        if break_.id not in fixed_breaks:
             tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
             failed = [remedy.title for remedy in tried]
-            reason = None if failed else NO_TIME_AT_ALL if late else next(iter(reasons), None)
+            reason = None if failed else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.
             sentence = None
@@ -327,5 +344,7 @@ def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None
     """Return the decision on a library's switch that removes a break, but changes the results on purpose."""
     changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
     switches = [switch for remedy in changing if (switch := switch_with_title(remedy.title)) is not None]
-    switch = next((switch for switch in switches if switch.differs is not None), None)
-    return f"Decide whether to {switch.step}: that removes the break, but {switch.differs}." if switch else None
+    switch = next((switch for switch in switches if switch.result_difference is not None), None)
+    return (
+        f"Decide whether to {switch.step}: that removes the break, but {switch.result_difference}." if switch else None
+    )

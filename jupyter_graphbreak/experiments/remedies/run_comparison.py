@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import RemedyVerdict
     from jupyter_graphbreak.report.schema import Break, Report
 
-#: At most this many characters of the code of a break are shown.
+#: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
 #: The file name of a source and one of its lines.
-Line = tuple[str, int]
+FileLine = tuple[str, int]
 
 
 class RunBreaks(NamedTuple):
@@ -41,7 +41,7 @@ class RunBreaks(NamedTuple):
     report: Report
     files: Mapping[str, str]
 
-    def with_lines(self) -> Iterator[tuple[Break, frozenset[Line]]]:
+    def with_lines(self) -> Iterator[tuple[Break, frozenset[FileLine]]]:
         """Yield each break with its lines; without lines if its location is not known."""
         for break_ in self.report.breaks:
             yield break_, _lines_of(break_, self.files)
@@ -53,7 +53,7 @@ class BreakComparison:
 
     Parameters
     ----------
-    gone : frozenset of str
+    removed : frozenset of str
         The ids of the program's breaks whose places no longer break on any input.
     other_cause : dict
         For breaks whose places now break for a different cause: the new break.
@@ -61,7 +61,7 @@ class BreakComparison:
         The breaks at places where the program does not break, in the order in which they occurred.
     """
 
-    gone: frozenset[str]
+    removed: frozenset[str]
     other_cause: Mapping[str, Break]
     new: list[Break]
 
@@ -81,54 +81,63 @@ def compare_breaks(
     texts : mapping
         The old and the new text of each changed file, by its name.
     """
-    line_maps = {name: _line_map(*both) for name, both in texts.items()}
-    hunks = {name: _replaced_together(*both) for name, both in texts.items()}
+    line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
+    hunks = {name: _replaced_together(*old_and_new) for name, old_and_new in texts.items()}
 
-    def new_lines_of(lines: Iterable[Line]) -> frozenset[Line]:
+    def new_lines_of(lines: Iterable[FileLine]) -> frozenset[FileLine]:
         return frozenset(
             (name, new) for name, line in lines for new in (line_maps[name][line] if name in line_maps else {line})
         )
 
-    def hunks_of(lines: Iterable[Line]) -> set[Line]:
+    def hunks_of(lines: Iterable[FileLine]) -> set[FileLine]:
         return {(name, hunks[name][line]) for name, line in lines if line in hunks.get(name, {})}
 
-    known = [(break_, lines, new_lines_of(lines)) for run in before for break_, lines in run.with_lines()]
+    breaks_before = [(break_, lines, new_lines_of(lines)) for run in before for break_, lines in run.with_lines()]
     breaks_after = [pair for run in after for pair in run.with_lines()]
-    first = before[0].report.breaks
+    first_call_breaks = before[0].report.breaks
     breaks_at_place: dict[str, list[Break]] = {}
-    for break_, lines, places in known[: len(first)]:
+    for break_, lines, places in breaks_before[: len(first_call_breaks)]:
         # If a change replaced the lines of both breaks together, both are at the same new lines.
-        others = [
-            (other, at)
-            for other, of, at in known
-            if other is not break_ and of.isdisjoint(lines) and hunks_of(of).isdisjoint(hunks_of(lines))
+        breaks_elsewhere = [
+            (other_break, new_places)
+            for other_break, old_lines, new_places in breaks_before
+            if other_break is not break_
+            and old_lines.isdisjoint(lines)
+            and hunks_of(old_lines).isdisjoint(hunks_of(lines))
         ]
         breaks_at_place[break_.id] = [
             new_break
-            for new_break, at in breaks_after
-            if _is_same_place(break_, places, new_break, at)
+            for new_break, new_places in breaks_after
+            if _is_same_place(break_, places, new_break, new_places)
             and not (
                 not _has_same_cause(break_, new_break)
-                and any(_has_same_cause(o, new_break) and at & of for o, of in others)
+                and any(
+                    _has_same_cause(other_break, new_break) and new_places & other_places
+                    for other_break, other_places in breaks_elsewhere
+                )
             )
         ]
     return BreakComparison(
         frozenset(ident for ident, new_breaks in breaks_at_place.items() if not new_breaks),
         {
             break_.id: breaks_at_place[break_.id][0]
-            for break_ in first
+            for break_ in first_call_breaks
             if breaks_at_place[break_.id]
             and all(new_break.gb_type != break_.gb_type for new_break in breaks_at_place[break_.id])
         },
         [
             new_break
-            for new_break, at in breaks_after
-            if not any(_is_same_place(old, places, new_break, at) for old, _, places in known)
+            for new_break, new_places in breaks_after
+            if not any(
+                _is_same_place(old_break, places, new_break, new_places) for old_break, _, places in breaks_before
+            )
         ],
     )
 
 
-def _is_same_place(old: Break, old_lines: frozenset[Line], new_break: Break, new_lines: frozenset[Line]) -> bool:
+def _is_same_place(
+    old: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
+) -> bool:
     """Return whether two breaks are at the same place; breaks without a known place are compared by their cause."""
     return bool(old_lines & new_lines) if old_lines or new_lines else old.gb_type == new_break.gb_type
 
@@ -141,7 +150,7 @@ def _code(break_: Break) -> str | None:
     return break_.location.code if break_.location is not None else None
 
 
-def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[Line]:
+def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[FileLine]:
     at = break_.location
     if at is None:
         return frozenset()
@@ -150,25 +159,25 @@ def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[Line]:
 
 
 def _line_map(old: str, new: str) -> dict[int, set[int]]:
-    """Map each line of a text to the lines of the changed text that it became, or that replaced it."""
-    before, after = old.split("\n"), new.split("\n")
+    """Map each line of a text to its lines in the changed text, or to the lines that replaced it."""
+    old_lines, new_lines = old.split("\n"), new.split("\n")
     line_map: dict[int, set[int]] = defaultdict(set)
-    added: dict[str, set[int]] = defaultdict(set)
-    lost: list[int] = []
-    for kind, first, last, new_first, new_last in difflib.SequenceMatcher(
-        None, before, after, autojunk=False
+    added_by_text: dict[str, set[int]] = defaultdict(set)
+    lost_lines: list[int] = []
+    for tag, first, last, new_first, new_last in difflib.SequenceMatcher(
+        None, old_lines, new_lines, autojunk=False
     ).get_opcodes():
-        if kind == "equal":
+        if tag == "equal":
             line_map.update((first + step + 1, {new_first + step + 1}) for step in range(last - first))
             continue
         for number in range(new_first, new_last):
-            added[after[number].strip()].add(number + 1)
+            added_by_text[new_lines[number].strip()].add(number + 1)
         for number in range(first, last):
             line_map[number + 1] = set(range(new_first + 1, new_last + 1))
-            lost.append(number)
-    for number in lost:  # a block that was moved, or whose indentation changed
-        if before[number].strip():
-            line_map[number + 1] |= added[before[number].strip()]
+            lost_lines.append(number)
+    for number in lost_lines:  # a block that was moved, or whose indentation changed
+        if old_lines[number].strip():
+            line_map[number + 1] |= added_by_text[old_lines[number].strip()]
     return line_map
 
 
@@ -177,14 +186,14 @@ def _replaced_together(old: str, new: str) -> dict[int, int]:
     matcher = difflib.SequenceMatcher(None, old.split("\n"), new.split("\n"), autojunk=False)
     return {
         number + 1: first
-        for kind, first, last, *_ in matcher.get_opcodes()
-        if kind == "replace"
+        for tag, first, last, *_ in matcher.get_opcodes()
+        if tag == "replace"
         for number in range(first, last)
     }
 
 
 def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
-    """Return the verdict on a program that did not run to its end, and the reason."""
+    """Return the verdict on a program that raised an error or was stopped, and the reason."""
     match error:
         case TrialStoppedError():
             return "not tried", stop_reason(error)
@@ -204,14 +213,14 @@ def stop_reason(stopped: TrialStoppedError) -> str:
 
 def compared_aspects(results: list[Result]) -> list[str]:
     """Return the aspects that a comparison of results covers, in the words of the evidence."""
-    what = ["values"]
-    what += ["gradients"] if any(result.gradients for result in results) else []
-    what += ["arguments"] if any(result.arguments for result in results) else []
-    what += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
-    what += ["warnings"] if any(result.effects.warned for result in results) else []
-    what += ["logs"] if any(result.effects.logged for result in results) else []
-    what += ["exceptions"] if any(result.raised is not None for result in results) else []
-    return [*what, "aliasing", "state", "random numbers"]
+    aspects = ["values"]
+    aspects += ["gradients"] if any(result.gradients for result in results) else []
+    aspects += ["arguments"] if any(result.arguments for result in results) else []
+    aspects += ["output"] if any(result.effects.printed or result.effects.stderr for result in results) else []
+    aspects += ["warnings"] if any(result.effects.warned for result in results) else []
+    aspects += ["logs"] if any(result.effects.logged for result in results) else []
+    aspects += ["exceptions"] if any(result.raised is not None for result in results) else []
+    return [*aspects, "aliasing", "state", "random numbers"]
 
 
 def functions_given_up(report: Report) -> set[str]:
@@ -224,7 +233,7 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
     location = graph_break.location
     if location is None:
         return f"elsewhere: {graph_break.gb_type}"
-    reports = [run.report for run in runs if any(known is graph_break for known in run.report.breaks)]
+    reports = [run.report for run in runs if any(break_ is graph_break for break_ in run.report.breaks)]
     sources = [source for report in reports for source in report.sources if source.id == location.source]
     cells = {source.name for report in reports for source in report.sources if source.kind == "cell"}
     file = f" of {sources[0].name}" if sources and cells != {sources[0].name} else ""
@@ -236,18 +245,18 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Whether both programs refuse an input, the original because an operation of PyTorch refuses it."""
+    """Return whether both programs refuse an input, the original because an operation of PyTorch refuses it."""
     raised = case.expected.raised
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
 def is_refused(case: ReferenceCase) -> bool:
-    """Whether the original refuses an input."""
+    """Return whether the original refuses an input."""
     return case.expected.raised is not None
 
 
-def meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
-    """Leave out differences on inputs not meant for the function, if compiling or computing both sides causes them.
+def without_expected_edge_differences(diffs: list[Difference], case: ReferenceCase, result: Result) -> list[Difference]:
+    """Drop the differences that compiling or computing both sides causes on inputs not meant for the function.
 
     PyTorch's operations use different error messages while a graph is captured. A gradient counts only if the original
     returns finite numbers: for infinite ones it is undefined in both programs.
@@ -257,15 +266,15 @@ def meaningful_at_edge(diffs: list[Difference], case: ReferenceCase, result: Res
         return []
     if expected.raised is not None and result.raised is not None:
         # An input that both programs refuse does not count as a difference, even if their output before it differs.
-        kept: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
-        return [difference for difference in diffs if not difference.is_acceptable or difference.kind == kept]
+        counting_kind: Kind | None = None if is_raised_by_operation(expected.raised) else "different error"
+        return [difference for difference in diffs if not difference.is_acceptable or difference.kind == counting_kind]
     if not _is_finite((expected.value, expected.gradients)):
         # An undefined gradient is not zero even if none is needed.
-        needless = [
+        renamed_diffs = [
             replace(difference, kind="needless gradient") if difference.kind == "further gradient" else difference
             for difference in diffs
         ]
-        return [difference for difference in needless if difference.kind != "gradient"]
+        return [difference for difference in renamed_diffs if difference.kind != "gradient"]
     return diffs
 
 
@@ -283,16 +292,16 @@ class EdgeFindings:
         The differences, without those that are only noted.
     inputs : int
         The number of inputs.
-    disqualifying : str or None
+    disqualifying_difference : str or None
         A difference that means that the change does not work.
-    noted : str or None
+    noted_difference : str or None
         The first notable difference on tensors of a different kind, or on inputs that the original refuses.
     """
 
     diffs: list[Difference]
     inputs: int = 0
-    disqualifying: str | None = None
-    noted: str | None = None
+    disqualifying_difference: str | None = None
+    noted_difference: str | None = None
 
     def extended(
         self,
@@ -304,27 +313,33 @@ class EdgeFindings:
 
         Differences on inputs for which ``is_noted`` is true do not mean that the change fails; the first one is noted.
         """
-        seen = self
-        for case, more in pairs:
-            seen = replace(seen, inputs=seen.inputs + 1)
-            disqualifying = next((difference.text for difference in more if not difference.is_acceptable), None)
+        findings = self
+        for case, case_diffs in pairs:
+            findings = replace(findings, inputs=findings.inputs + 1)
+            disqualifying_difference = next(
+                (difference.text for difference in case_diffs if not difference.is_acceptable), None
+            )
             if not is_noted(case):
-                seen = replace(seen, diffs=_with_new_kinds(seen.diffs, more))
-                if disqualifying is not None:
-                    return replace(seen, disqualifying=f"{disqualifying}, on {case.input.what}")
+                findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
+                if disqualifying_difference is not None:
+                    return replace(
+                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.what}"
+                    )
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere.
-            minor = next((item.text for item in more if item.kind in {"needless gradient", "layout"}), None)
-            noted = disqualifying or minor
-            if noted is not None and seen.noted is None:
-                seen = replace(seen, noted=f"it {noted} with {case.input.what}")
-        return seen
+            unusable_result = next(
+                (item.text for item in case_diffs if item.kind in {"needless gradient", "layout"}), None
+            )
+            noted_difference = disqualifying_difference or unusable_result
+            if noted_difference is not None and findings.noted_difference is None:
+                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.what}")
+        return findings
 
 
-def _with_new_kinds(diffs: list[Difference], more: list[Difference]) -> list[Difference]:
-    """Add the differences of new kinds: many inputs show the same difference."""
-    known = {difference.kind for difference in diffs}
-    return [*diffs, *(difference for difference in more if difference.kind not in known)]
+def _with_new_kinds(diffs: list[Difference], further_diffs: list[Difference]) -> list[Difference]:
+    """Add only differences of new kinds, because many inputs show the same difference."""
+    known_kinds = {difference.kind for difference in diffs}
+    return [*diffs, *(difference for difference in further_diffs if difference.kind not in known_kinds)]
 
 
 def _is_finite(values: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, proposal_for
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import Problem
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.remedies.inner_calls import BrokenPart
-    from jupyter_graphbreak.experiments.remedies.original import Watched
+    from jupyter_graphbreak.experiments.remedies.original import WatchedCondition
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -64,19 +64,22 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
         return Change()
     lines = program.texts[source].split("\n")
     try:
-        old = [line.rstrip("\n") for line in inspect.getblock([f"{x}\n" for x in lines[code.co_firstlineno - 1 :]])]
-        new = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
+        old_lines = [
+            line.rstrip("\n")
+            for line in inspect.getblock([f"{text_line}\n" for text_line in lines[code.co_firstlineno - 1 :]])
+        ]
+        replacement_lines = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
     except (OSError, TypeError, SyntaxError):
         return Change()
-    old_start, new_start = _definition(old), _definition(new)
+    old_start, new_start = _definition(old_lines), _definition(replacement_lines)
     if old_start is None or new_start is None:  # a lambda
         return Change()
-    indent = old[0][: len(old[0]) - len(old[0].lstrip())]
+    indent = old_lines[0][: len(old_lines[0]) - len(old_lines[0].lstrip())]
     name_in_header = re.compile(rf"(\s*(?:async\s+)?def\s+){re.escape(replacement.__name__)}\b")
-    body = [f"{indent}{line}" if line else line for line in new[new_start:]]
+    body = [f"{indent}{line}" if line else line for line in replacement_lines[new_start:]]
     body[0] = name_in_header.sub(rf"\g<1>{function.__name__}", body[0])
-    first = code.co_firstlineno - 1
-    new_lines = [*lines[: first + old_start], *body, *lines[first + len(old) :]]
+    first_index = code.co_firstlineno - 1
+    new_lines = [*lines[: first_index + old_start], *body, *lines[first_index + len(old_lines) :]]
     return Change({source: "\n".join(new_lines)})
 
 
@@ -84,9 +87,9 @@ def _definition(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
-#: If this many breaks have no remedy, they are rarely removed one by one.
+#: If at least this many breaks have no remedy, removing them one by one rarely works.
 _MANY_UNREMOVED = 4
-#: If there is time for fewer trials than this, breaks in libraries are rarely removed.
+#: If there is time for fewer trials than this, the search rarely removes breaks in libraries.
 _FEW_TRIALS = 5
 #: The maximum number of steps of one remedy; each step fixes the break that the step before it uncovered.
 _MAX_STEPS = 3
@@ -104,7 +107,7 @@ _SHARE_OF_PART_IF_MANY = 0.6
 #: The minimum number of breaks with settings or switches for which all of them are applied at once.
 _MIN_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
-_OWN_EDIT = "own"
+_OWN_EDIT_FAMILY = "own"
 _OWN_EDIT_S = 60.0
 #: The family of switches, which may turn off a part of the program, such as a check.
 _SWITCH_FAMILY = "switch"
@@ -127,7 +130,7 @@ class Candidate:
     titles: tuple[str, ...]
     kind: Kind
     breaks: tuple[str, ...]
-    watched: tuple[Watched, ...]
+    watched_conditions: tuple[WatchedCondition, ...]
     result: TrialResult
 
     @property
@@ -144,7 +147,7 @@ class Search:
     ----------
     deadline : float
         The deadline, in seconds of :func:`time.monotonic`.
-    wanted : frozenset of str or None
+    wanted_breaks : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
     first : frozenset of str
         The breaks to begin with, because an earlier search was interrupted before it reached them.
@@ -152,12 +155,12 @@ class Search:
 
     runner: TrialRunner
     deadline: float
-    wanted: frozenset[str] | None = None
+    wanted_breaks: frozenset[str] | None = None
     on_status: OnStatus = lambda _: None
     first: frozenset[str] = frozenset()
     candidates: list[Candidate] = field(default_factory=list)
     #: The breaks that the search did not reach in time.
-    left: list[str] = field(default_factory=list)
+    unreached: list[str] = field(default_factory=list)
     #: Sentences about internal errors.
     faults: list[str] = field(default_factory=list)
     #: If no part without breaks is worth compiling, the largest part with a single break.
@@ -182,63 +185,77 @@ class Search:
         trials only and half of the breaks are in libraries; before the single breaks if there are many; and last
         otherwise.
         """
-        start, whole = time.monotonic(), self.deadline - time.monotonic()
-        is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(whole)
+        start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
+        is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
         is_inside_tried = is_hopeless or self._usually_needs_a_part()
         if is_inside_tried:  # there may be no time left for it later
-            self._compile_inside(self.deadline if is_hopeless else start + _SHARE_OF_PART_FIRST * whole)
-        self._phase_end = start + _SHARE_AT_ONCE * whole
-        at_once = self._apply_all_settings()
-        self._phase_end = start + _SHARE_OF_SINGLE * whole
-        together = dict.fromkeys(at_once.breaks, at_once) if at_once is not None else {}
+            self._compile_inside(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
+        self._phase_end = start_s + _SHARE_AT_ONCE * total_s
+        settings_candidate = self._apply_all_settings()
+        self._phase_end = start_s + _SHARE_OF_SINGLE * total_s
+        by_break = (
+            dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
+        )
         # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
-        best = together if at_once is not None and _is_sufficient(at_once) else {}
+        best_candidates = by_break if settings_candidate is not None and _is_sufficient(settings_candidate) else {}
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
             is_inside_tried = True
-            now = time.monotonic()
-            self._compile_inside(now + _SHARE_OF_PART_IF_MANY * (self.deadline - now))
-        self._search_each_break(best)
-        if at_once is not None and all(
-            ident in best and RANK[best[ident].result.verdict] <= RANK[at_once.result.verdict] for ident in together
+            start_of_combining = time.monotonic()
+            self._compile_inside(start_of_combining + _SHARE_OF_PART_IF_MANY * (self.deadline - start_of_combining))
+        self._search_each_break(best_candidates)
+        if settings_candidate is not None and all(
+            ident in best_candidates
+            and RANK[best_candidates[ident].result.verdict] <= RANK[settings_candidate.result.verdict]
+            for ident in by_break
         ):
             self.candidates = [
-                candidate for candidate in self.candidates if candidate is not at_once or _is_sufficient(at_once)
+                candidate
+                for candidate in self.candidates
+                if candidate is not settings_candidate or _is_sufficient(settings_candidate)
             ]
-        best = together | best
-        self._phase_end = start + _SHARE_OF_COMBINING * whole
+        best_candidates = by_break | best_candidates
+        self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
         self._combine(
-            [candidate for candidate in self.candidates if any(candidate is other for other in best.values())]
+            [
+                candidate
+                for candidate in self.candidates
+                if any(candidate is best_candidate for best_candidate in best_candidates.values())
+            ]
         )
         if not is_inside_tried:
             self._compile_inside(self.deadline)
         self.candidates = _without_needless_steps(self.candidates)
         return self.candidates
 
-    def _search_each_break(self, best: dict[str, Candidate]) -> None:
+    def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:
         """Search for a candidate for each break alone, in the order of priority, and add it to the best ones.
 
         A break that takes more than its share of the time waits until all breaks have had their share.
         """
         report = self.runner.original.report
         breaks = {break_.id: break_ for break_ in report.breaks}
-        waiting = [ident for ident in report.order or breaks if self.wanted is None or ident in self.wanted]
-        waiting.sort(key=lambda ident: ident not in self.first)
-        for late in (self.left, list[str]()):  # no break of the second round counts as unreached
-            pending, waiting = waiting, []
-            for place, ident in enumerate(pending):
-                if ident in best:
+        waiting_breaks = [
+            ident for ident in report.order or breaks if self.wanted_breaks is None or ident in self.wanted_breaks
+        ]
+        waiting_breaks.sort(key=lambda ident: ident not in self.first)
+        for late_breaks in (self.unreached, list[str]()):  # no break of the second round counts as unreached
+            pending_breaks, waiting_breaks = waiting_breaks, []
+            for index, ident in enumerate(pending_breaks):
+                if ident in best_candidates:
                     continue
                 if self._is_out_of_time():
-                    late.append(ident)
+                    late_breaks.append(ident)
                     continue
-                now = time.monotonic()
-                self._share_end = now + (min(self._phase_end, self.deadline) - now) / (len(pending) - place)
+                now_s = time.monotonic()
+                self._share_end = now_s + (min(self._phase_end, self.deadline) - now_s) / (len(pending_breaks) - index)
                 candidate, is_done = self._search_break(breaks[ident])
                 self._share_end = float("inf")
                 if candidate is not None:
-                    best.update({gone: candidate for gone in candidate.breaks if gone not in best})
+                    best_candidates.update(
+                        {break_id: candidate for break_id in candidate.breaks if break_id not in best_candidates}
+                    )
                 elif not is_done:
-                    waiting.append(ident)
+                    waiting_breaks.append(ident)
 
     def try_function(self, function: Callable[..., Any]) -> None:
         """Run the trial of a user's own replacement for the entry's function."""
@@ -248,8 +265,10 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
-        breaks = result.gone if result.verdict in WORKING else goals
-        self.candidates.append(_candidate([_OWN_EDIT], [f"Your function {name}"], "edit", breaks, (), result))
+        breaks = result.removed if result.verdict in WORKING else goals
+        self.candidates.append(
+            _new_candidate([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
+        )
 
     def try_edit(self, edit: EditedCells | Patch) -> bool:
         """Run the trial of a user's own edit; return whether it changes this entry's program."""
@@ -257,7 +276,7 @@ class Search:
         report = self.runner.original.report
         names = {source.id: source.path or source.name for source in report.sources}
         goals = frozenset(break_.id for break_ in report.breaks)
-        watched: tuple[Watched, ...] = ()
+        watched_conditions: tuple[WatchedCondition, ...] = ()
         self.on_status(edit.title)
         try:
             texts = edit.texts_for(program, names)
@@ -265,23 +284,30 @@ class Search:
                 return False
             call = self.runner.entry.call
             change = own_edits.change_from_texts(texts, program, call.__code__.co_filename if is_cell(call) else None)
-            watched = tuple((Change(), condition) for condition in own_edits.conditions_in(texts, program))
-            result = self._run_trial(change, goals, watched, thorough=True)
+            watched_conditions = tuple((Change(), condition) for condition in own_edits.conditions_in(texts, program))
+            result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
-        breaks = result.gone if result.verdict in WORKING else goals
-        self.candidates.append(_candidate([_OWN_EDIT], [edit.title], "edit", breaks, watched, result))
+        breaks = result.removed if result.verdict in WORKING else goals
+        self.candidates.append(
+            _new_candidate([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
+        )
         return True
 
     def _run_trial(
-        self, change: Change, goals: frozenset[str], watched: tuple[Watched, ...], *, thorough: bool = False
+        self,
+        change: Change,
+        goals: frozenset[str],
+        watched_conditions: tuple[WatchedCondition, ...],
+        *,
+        is_thorough: bool = False,
     ) -> TrialResult:
         """Run the trial of a change; an internal error does not end the search."""
         begun = time.monotonic()
-        end = max(self.deadline, begun + _OWN_EDIT_S) if thorough else self.deadline
+        end = max(self.deadline, begun + _OWN_EDIT_S) if is_thorough else self.deadline
         try:
             with limit_time(end):
-                return self.runner.run_trial(change, goals, watched, thorough=thorough)
+                return self.runner.run_trial(change, goals, watched_conditions, is_thorough=is_thorough)
         except TimeUpError:
             return TrialResult(change, "not tried", NO_TIME)
         except Exception as fault:  # noqa: BLE001 - the search continues with other changes
@@ -300,7 +326,7 @@ class Search:
         self.faults.append(internal_error(action, fault))
 
     def _is_out_of_time(self) -> bool:
-        """Whether there is no time for another trial: it needs at least half as long as the longest one."""
+        """Return whether there is too little time left for another trial, judging by the longest trial so far."""
         now = time.monotonic()
         end = min(self._phase_end, self._share_end, self.deadline)
         return now > end or now + self._longest_trial_s / 2 > self.deadline
@@ -312,26 +338,26 @@ class Search:
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if self.wanted is None or break_.id in self.wanted:
+            if self.wanted_breaks is None or break_.id in self.wanted_breaks:
                 proposals = proposals_for(self._problem(report, break_, texts), self._note_fault)
-                harmless = [proposal for proposal in proposals if proposal.kind != "edit"]
-                goals += [break_.id] if harmless else []
-                steps += [proposal for proposal in harmless if proposal not in steps]
-                is_risk_needed |= bool(harmless) and not _without_risky_settings(harmless)
+                without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
+                goals += [break_.id] if without_edits else []
+                steps += [proposal for proposal in without_edits if proposal not in steps]
+                is_risk_needed |= bool(without_edits) and not _without_risky_settings(without_edits)
         if len(goals) < _MIN_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
-        kept = [step for step in steps if step.family != _SWITCH_FAMILY]
-        choices = [steps, kept, settings]
+        without_switches = [step for step in steps if step.family != _SWITCH_FAMILY]
+        choices = [steps, without_switches, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
         # The minimum settings for each break come first; more may be needed after these have taken effect.
         choices = [*choices, *without_risk] if is_risk_needed else [without_risk[0], *choices, *without_risk[1:]]
-        for index, chosen in enumerate(choices):
-            if chosen and chosen not in choices[:index] and not self._is_out_of_time():
-                candidate = self._run_at_once(frozenset(goals), chosen)
+        for index, chosen_steps in enumerate(choices):
+            if chosen_steps and chosen_steps not in choices[:index] and not self._is_out_of_time():
+                candidate = self._run_at_once(frozenset(goals), chosen_steps)
                 if candidate.works:
-                    candidate = self._without_needless_settings(candidate, chosen)
-                    self._settings_applied_at_once = chosen if _is_sufficient(candidate) else []
+                    candidate = self._without_needless_settings(candidate, chosen_steps)
+                    self._settings_applied_at_once = chosen_steps if _is_sufficient(candidate) else []
                 self.candidates.append(candidate)
                 if candidate.works:
                     return candidate
@@ -365,7 +391,7 @@ class Search:
             if self._is_out_of_time():
                 return best, False
             proposed.append(proposal)
-            status = f"{number} of {len(proposals)}: {proposal.title} at {_place(target)}"
+            status = f"{number} of {len(proposals)}: {proposal.title} at {_location_of(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
             if candidate.works and (best is None or RANK[candidate.result.verdict] < RANK[best.result.verdict]):
@@ -380,37 +406,39 @@ class Search:
         for proposal in steps:
             change = change.with_proposal(proposal)
         self.on_status(status)
-        watched = tuple((Change(), condition) for proposal in steps for condition in proposal.conditions)
-        result = self._run_trial(change, goals, watched)
-        first = result, watched, steps
-        most = len(steps) + _MAX_STEPS - 1
-        while result.verdict == "another break" and len(steps) < most and not self._is_out_of_time():
-            next_step = self._next_step(result, goals, watched, max_targets=2)
+        watched_conditions = tuple((Change(), condition) for proposal in steps for condition in proposal.conditions)
+        result = self._run_trial(change, goals, watched_conditions)
+        first_result = result, watched_conditions, steps
+        max_steps = len(steps) + _MAX_STEPS - 1
+        while result.verdict == "another break" and len(steps) < max_steps and not self._is_out_of_time():
+            next_step = self._next_step(result, goals, watched_conditions, max_targets=2)
             if next_step is None:
-                result, watched, steps = first
+                result, watched_conditions, steps = first_result
                 break
-            result, step, watched = next_step
+            result, step, watched_conditions = next_step
             steps = [*steps, step]
-        breaks = result.gone if result.verdict in WORKING else goals
+        breaks = result.removed if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
-        return _candidate(families, titles, _kind([step.kind for step in steps]), breaks, watched, result)
+        return _new_candidate(
+            families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
+        )
 
     def _unfixed(self) -> frozenset[str]:
-        """Return the breaks to remove that no candidate removes without changing results."""
+        """Return the breaks that no candidate removes without changing results."""
         working = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
         fixed = {ident for candidate in working for ident in candidate.breaks}
         breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
-        return breaks if self.wanted is None else breaks & self.wanted
+        return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
 
     def _has_few_proposals(self) -> bool:
-        """Return whether there is nothing to try for half of the breaks, as in a library's generation loop."""
+        """Return whether half of the breaks have no proposals, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
         known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]
         return 2 * len(known) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
-        """Return whether only a few trials fit into a time and half of the breaks are in libraries."""
+        """Return whether there is time for only a few trials and half of the breaks are in libraries."""
         report = self.runner.original.report
         in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
         return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
@@ -454,10 +482,12 @@ class Search:
         texts = {source: text for source, text in program.texts.items() if source not in libraries}
         try:
             with limit_time(self.deadline):
-                found = self.runner.find_inner_calls()
-            self.broken_part = found.broken
+                inner_calls = self.runner.find_inner_calls()
+            self.broken_part = inner_calls.broken
             entry = _compiled_entry(self.runner.entry)
-            proposal = proposal_for(texts, program.files, entry, found.calls, found.share, top_level_names())
+            proposal = propose_inner_compilation(
+                texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
+            )
         except TimeUpError:
             return
         except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
@@ -465,13 +495,21 @@ class Search:
             return
         if proposal is not None:
             candidate = self._run_candidate(goals, [proposal], proposal.title)
-            after = candidate.result.report
-            if after is None or (after.graphs and not after.breaks and not after.skipped) or not candidate.works:
+            new_report = candidate.result.report
+            if (
+                new_report is None
+                or (new_report.graphs and not new_report.breaks and not new_report.skipped)
+                or not candidate.works
+            ):
                 self.candidates.append(candidate)
 
     def _next_step(
-        self, result: TrialResult, goals: frozenset[str], watched: tuple[Watched, ...], max_targets: int | None = None
-    ) -> tuple[TrialResult, Proposal, tuple[Watched, ...]] | None:
+        self,
+        result: TrialResult,
+        goals: frozenset[str],
+        watched_conditions: tuple[WatchedCondition, ...],
+        max_targets: int | None = None,
+    ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
         """Fix one more break of a changed program; return the first result with fewer breaks, its step and conditions.
 
         Parameters
@@ -483,9 +521,9 @@ class Search:
         if report is None:
             return None
         texts = {**self.runner.program.texts, **result.change.texts}
-        old = _break_kinds(self.runner.original.report)
-        new = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old)
-        for target in new[:max_targets]:
+        old_kinds = _break_kinds(self.runner.original.report)
+        sorted_breaks = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old_kinds)
+        for target in sorted_breaks[:max_targets]:
             for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
                 key = target.gb_type, _code(target), proposal.title
@@ -493,8 +531,8 @@ class Search:
                     continue
                 if self._is_out_of_time():
                     return None
-                self.on_status(f"{proposal.title} at {_place(target)} as well")
-                now_watched = (*watched, *((result.change, condition) for condition in proposal.conditions))
+                self.on_status(f"{proposal.title} at {_location_of(target)} as well")
+                now_watched = (*watched_conditions, *((result.change, condition) for condition in proposal.conditions))
                 next_result = self._run_trial(change, goals, now_watched)
                 if _is_progress(next_result, result, target):
                     return next_result, proposal, now_watched
@@ -505,36 +543,43 @@ class Search:
         """Combine the working candidates, and fix the breaks that remain."""
         report, texts = self.runner.original.report, self.runner.program.texts
         goals = frozenset(break_.id for break_ in report.breaks)
-        change, merged = Change(), list[Candidate]()
+        change, merged_candidates = Change(), list[Candidate]()
         for part in parts:
-            joined = _merged(texts, change, part.result.change)
-            if joined is not None:
-                change = joined
-                merged.append(part)
-        if not merged or (len(merged) == 1 and goals <= set(merged[0].breaks)):
+            joined_change = _merged_change(texts, change, part.result.change)
+            if joined_change is not None:
+                change = joined_change
+                merged_candidates.append(part)
+        if not merged_candidates or (len(merged_candidates) == 1 and goals <= set(merged_candidates[0].breaks)):
             return
-        watched = tuple(condition for part in merged for condition in part.watched)
-        result = self._run_trial(change, goals, watched) if len(merged) > 1 else merged[0].result
+        watched_conditions = tuple(condition for part in merged_candidates for condition in part.watched_conditions)
+        result = (
+            self._run_trial(change, goals, watched_conditions)
+            if len(merged_candidates) > 1
+            else merged_candidates[0].result
+        )
         if result.verdict not in WORKING:  # the candidates conflict: continue with the one that removes most breaks
-            merged = [max(merged, key=lambda part: len(part.breaks))]
-            result, watched = merged[0].result, merged[0].watched
+            merged_candidates = [max(merged_candidates, key=lambda part: len(part.breaks))]
+            result, watched_conditions = merged_candidates[0].result, merged_candidates[0].watched_conditions
         steps: list[Proposal] = []
         while result.verdict in WORKING and _break_count(result) and len(steps) < _MAX_STEPS_TOGETHER:
-            next_step = self._next_step(result, goals, watched)
+            next_step = self._next_step(result, goals, watched_conditions)
             if next_step is None:
                 break
-            result, step, watched = next_step
+            result, step, watched_conditions = next_step
             steps.append(step)
-        if len(merged) == 1 and not steps:
+        if len(merged_candidates) == 1 and not steps:
             return
-        families = [*(family for part in merged for family in part.families), *(step.family for step in steps)]
-        titles = [*(title for part in merged for title in part.titles), *(step.title for step in steps)]
-        kind = _kind([*(part.kind for part in merged), *(step.kind for step in steps)])
-        self.candidates.append(_candidate(families, titles, kind, result.gone, watched, result))
+        families = [
+            *(family for part in merged_candidates for family in part.families),
+            *(step.family for step in steps),
+        ]
+        titles = [*(title for part in merged_candidates for title in part.titles), *(step.title for step in steps)]
+        kind = _common_kind([*(part.kind for part in merged_candidates), *(step.kind for step in steps)])
+        self.candidates.append(_new_candidate(families, titles, kind, result.removed, watched_conditions, result))
 
 
 def _compiled_entry(entry: Entry) -> CompiledEntry:
-    """Describe an entry; a method may be a function whose first argument is the object."""
+    """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     try:
         parameters = tuple(inspect.signature(getattr(call, "forward", call)).parameters)
@@ -546,10 +591,12 @@ def _compiled_entry(entry: Entry) -> CompiledEntry:
     if owner is not None:
         receiver = next(iter(code.co_varnames if code else ()), "self")
         return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    given = entry.arguments.named(call)
-    first = next(iter(given), "")
-    if first and _is_method(call, type(given[first])):
-        return CompiledEntry(name, type(given[first]).__name__, parameters=parameters[1:], receiver=first)
+    passed_values = entry.arguments.named(call)
+    first_name = next(iter(passed_values), "")
+    if first_name and _is_method(call, type(passed_values[first_name])):
+        return CompiledEntry(
+            name, type(passed_values[first_name]).__name__, parameters=parameters[1:], receiver=first_name
+        )
     return CompiledEntry(name, parameters=parameters)
 
 
@@ -575,12 +622,12 @@ def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _is_sufficient(at_once: Candidate) -> bool:
-    """Whether settings and switches alone remove the breaks, and nothing differs."""
+    """Return whether settings and switches alone remove the breaks, and nothing differs."""
     return at_once.result.verdict == "works" and not at_once.result.change.texts
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
-    """Whether a proposal sets everything that a change sets, and more."""
+    """Return whether a proposal sets everything that a change sets, and more."""
     return proposal.kind == "setting" and bool(change.settings) and change.settings.items() < proposal.settings.items()
 
 
@@ -597,19 +644,19 @@ def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
 
 
 def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> bool:
-    """Whether a further step removes breaks from a changed program."""
+    """Return whether a further step removes breaks from a changed program."""
     if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
-    gone = (target.gb_type, _code(target)) not in _break_kinds(result.report)
-    return _break_count(result) < _break_count(before) or (gone and _break_count(result) == _break_count(before))
+    is_removed = (target.gb_type, _code(target)) not in _break_kinds(result.report)
+    return _break_count(result) < _break_count(before) or (is_removed and _break_count(result) == _break_count(before))
 
 
-def _candidate(
+def _new_candidate(
     families: Iterable[str],
     titles: Iterable[str],
     kind: Kind,
     breaks: Iterable[str],
-    watched: tuple[Watched, ...],
+    watched_conditions: tuple[WatchedCondition, ...],
     result: TrialResult,
 ) -> Candidate:
     return Candidate(
@@ -617,12 +664,12 @@ def _candidate(
         tuple(dict.fromkeys(titles)),
         kind,
         tuple(sorted(breaks, key=_numeric_id)),
-        watched,
+        watched_conditions,
         result,
     )
 
 
-def _merged(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
+def _merged_change(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
     """Return two changes of the original as one; ``None`` if they change the same lines."""
     texts = dict(first.texts)
     for source, text in second.texts.items():
@@ -635,23 +682,30 @@ def _merged(original: Mapping[str, str], first: Change, second: Change) -> Chang
         ]
         edits = list(dict.fromkeys(edits))
         edits.sort(key=lambda edit: (edit.first_line, edit.last_line))
-        for before, after in itertools.pairwise(edits):
-            if after.first_line <= max(before.last_line, before.first_line):
+        for earlier_edit, later_edit in itertools.pairwise(edits):
+            if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
                 return None
         texts[source] = apply_edits(original[source], edits)
-    conflicting = [
+    conflicting_settings = [
         name
         for name in first.settings.keys() & second.settings.keys()
         if not isinstance(first.settings[name], list) and first.settings[name] != second.settings[name]
     ]
-    if conflicting or first.inner or second.inner or (first.compiles_itself and second.compiles_itself):
+    if (
+        conflicting_settings
+        or first.inner_calls
+        or second.inner_calls
+        or (first.compiles_itself and second.compiles_itself)
+    ):
         return None
     assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
-    joined = Change(texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions)
-    return joined.with_settings(second.settings, second.codes)
+    joined_change = Change(
+        texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions
+    )
+    return joined_change.with_settings(second.settings, second.codes)
 
 
-def _kind(kinds: list[Kind]) -> Kind:
+def _common_kind(kinds: list[Kind]) -> Kind:
     strongest: tuple[Kind, ...] = ("edit", "switch", "setting")
     return next(kind for kind in strongest if kind in kinds)
 
@@ -668,7 +722,7 @@ def _break_count(result: TrialResult) -> int:
     return result.report.summary.breaks if result.report is not None else 1 << 30
 
 
-def _place(break_: Break) -> str:
+def _location_of(break_: Break) -> str:
     location = break_.location
     return f"line {location.line}" if location is not None else break_.gb_type
 

@@ -33,9 +33,9 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     functions_given_up,
     is_refusal_by_operation,
     is_refused,
-    meaningful_at_edge,
     stop_reason,
     verdict_of_error,
+    without_expected_edge_differences,
 )
 from jupyter_graphbreak.experiments.trial.difference import differences
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
-    from jupyter_graphbreak.experiments.remedies.original import EdgeChoice, Watched
+    from jupyter_graphbreak.experiments.remedies.original import EdgeChoice, WatchedCondition
     from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -102,7 +102,7 @@ class CompiledRun:
         return replace(self, results=[*self.results, *results])
 
     def compiles_same_start(self, original: CompiledRun) -> bool:
-        """Whether Dynamo compiled the first function of the original, or captured at least as many operations."""
+        """Return whether Dynamo compiled the original's first function, or captured at least as many operations."""
         first_function = [frame.function for frame in original.report.frames[:1]]
         captured_as_much = self.report.summary.ops >= original.report.summary.ops > 0
         return captured_as_much or set(first_function) <= {frame.function for frame in self.report.frames}
@@ -114,7 +114,7 @@ class TrialResult:
 
     Parameters
     ----------
-    gone : frozenset of str
+    removed : frozenset of str
         The breaks of the original that the changed program does not have on any input.
     report : Report or None
         The report of the changed program, if it ran.
@@ -125,14 +125,14 @@ class TrialResult:
     reason: str | None = None
     differences: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
-    gone: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
     report: Report | None = None
     seconds: float = 0.0
 
 
-#: Seconds of processor time after which a changed program does not run on further edge inputs.
+#: Seconds of processor time after which a changed program runs on no further edge inputs.
 _PATIENCE_S = 20.0
-_CONTROL_FLOW = (".cond(", ".while_loop(")
+_CONTROL_FLOW_CALL = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGES = 0.15
@@ -177,7 +177,7 @@ class _RunnableChange:
     @property
     def differs_when_compiled(self) -> bool:
         """Whether compiling may make a difference: settings do, or PyTorch's control flow captures both sides."""
-        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW)
+        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALL)
         return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 
 
@@ -258,11 +258,11 @@ class TrialRunner:
         tuple
             The run, and the seconds that it took.
         """
-        start, most = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
+        start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
         if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
-            with contextlib.suppress(TimeUpError), limit_time(start + most):
+            with contextlib.suppress(TimeUpError), limit_time(start + max_seconds):
                 run = self._run_compiled(Change(), cases, lambda _: True)
-                if (seconds := time.monotonic() - start) <= most:  # otherwise no time is left to try changes
+                if (seconds := time.monotonic() - start) <= max_seconds:  # otherwise no time is left to try changes
                     return run, seconds
             self.backend, start = _CHEAPEST_BACKEND, time.monotonic()
         return self._run_compiled(Change(), cases, lambda _: True), time.monotonic() - start
@@ -283,11 +283,16 @@ class TrialRunner:
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
 
     def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:
-        values = self._uncompiled_original.repeatable
+        values = self._uncompiled_original.is_repeatable
         return differences(case.expected, result, values=values, varying=self._varying, signs_of_zero=signs_of_zero)
 
     def run_trial(
-        self, change: Change, goals: frozenset[str], watched: Sequence[Watched] = (), *, thorough: bool = False
+        self,
+        change: Change,
+        goals: frozenset[str],
+        watched_conditions: Sequence[WatchedCondition] = (),
+        *,
+        is_thorough: bool = False,
     ) -> TrialResult:
         """Run a changed program on every input, and give a verdict.
 
@@ -295,9 +300,9 @@ class TrialRunner:
         ----------
         goals : frozenset of str
             The breaks of the original to remove.
-        watched : sequence of Watched
+        watched_conditions : sequence of WatchedCondition
             The conditions that the change touches.
-        thorough : bool
+        is_thorough : bool
             Whether to use all inputs, because nothing is known about the change.
         """
         candidate = _RunnableChange(
@@ -306,22 +311,24 @@ class TrialRunner:
             lambda: open_uncompiled(self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
-        if self._is_choosing_slow(watched):  # many changes fail on the first input already
-            first = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first, both_sides=None, at_edges=False)
+        if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
+            first_case = self._uncompiled_original.pool[:1]
+            result = self._trial(candidate, goals, first_case, both_sides=None, at_edges=False)
             if result.verdict not in WORKING:
                 return result
         try:
-            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched)
+            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
-        cases = _accepted_first(self._uncompiled_original.pool if thorough else cases)
-        unproven = _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched) else _CODE_NEVER_RAN
-        return self._trial(candidate, goals, cases, both_sides=both_sides, unproven=unproven)
+        cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
+        reason_if_unproven = (
+            _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched_conditions) else _CODE_NEVER_RAN
+        )
+        return self._trial(candidate, goals, cases, both_sides=both_sides, reason_if_unproven=reason_if_unproven)
 
-    def _is_choosing_slow(self, watched: Sequence[Watched]) -> bool:
+    def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Whether choosing inputs for conditions takes longer than compiling and calling the program."""
-        is_chosen = self._uncompiled_original.has_chosen_inputs(watched)
+        is_chosen = self._uncompiled_original.has_chosen_inputs(watched_conditions)
         return not is_chosen and self._uncompiled_original.seconds > self._original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
@@ -360,39 +367,39 @@ class TrialRunner:
         cases: list[ReferenceCase],
         *,
         both_sides: bool | None,
-        unproven: str = _SIDE_NEVER_RAN,
+        reason_if_unproven: str = _SIDE_NEVER_RAN,
         at_edges: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
         reason: str | None = None
-        gone = frozenset[str]()
+        removed = frozenset[str]()
         diffs: list[Difference] = []
         run: CompiledRun | None = None
         inputs = 0
 
-        def is_promising(first: CompiledRun) -> bool:
-            reason, diffs = self._compare_results(first, cases)
-            return reason is None and self._verdict(candidate, first, diffs, goals)[0] in WORKING
+        def is_promising(first_run: CompiledRun) -> bool:
+            reason, diffs = self._compare_results(first_run, cases)
+            return reason is None and self._verdict(candidate, first_run, diffs, goals)[0] in WORKING
 
         try:
             require_literal(self.program.texts, candidate.change)
             run = candidate.run_compiled(cases, is_promising)
             inputs = len(run.results)
             reason, diffs = self._compare_results(run, cases)
-            gone = self._compare_breaks(candidate.change, run).gone
+            removed = self._compare_breaks(candidate.change, run).removed
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
             if verdict in WORKING and at_edges:
                 try:
-                    verdict, reason, gone, diffs, more = self._compare_at_edges(candidate, run, gone, diffs)
-                    inputs += more
+                    verdict, reason, removed, diffs, edge_count = self._compare_at_edges(candidate, run, removed, diffs)
+                    inputs += edge_count
                 except TimeUpError:  # what is known is worth more than no verdict
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_AT_EDGES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
         if verdict == "works" and both_sides is False:
-            verdict, reason = "works on what ran", unproven
+            verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
         elif verdict == "works" and run is not None and not run.is_complete:
@@ -405,15 +412,15 @@ class TrialRunner:
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
             self._evidence(run, cases, inputs, both_sides=both_sides) if run is not None else None,
-            gone,
+            removed,
             run.report if run is not None else None,
             time.perf_counter() - start,
         )
 
     def _compare_at_edges(
-        self, candidate: _RunnableChange, run: CompiledRun, gone: frozenset[str], diffs: list[Difference]
+        self, candidate: _RunnableChange, run: CompiledRun, removed: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
-        """Compare a program that works on ordinary inputs with the original on edge inputs, uncompiled and compiled.
+        """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
 
         Returns
         -------
@@ -421,87 +428,96 @@ class TrialRunner:
             The verdict, its reason, the breaks that are gone, the differences, and the number of edge inputs.
         """
         try:
-            seen = EdgeFindings(diffs).extended(self._edge_differences(candidate))
+            findings = EdgeFindings(diffs).extended(self._edge_differences(candidate))
         except LineLimitError:
-            return "fails", "runs too long on some inputs", gone, diffs, 0
-        ran_uncompiled = seen.inputs
+            return "fails", "runs too long on some inputs", removed, diffs, 0
+        ran_uncompiled = findings.inputs
         choice: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
-        original = self._compiled_edges(choice) if seen.disqualifying is None else None
+        original = self._compiled_edges(choice) if findings.disqualifying_difference is None else None
         if original is not None:
-            again, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
-            pairs = list(zip(cases, again.results, original[0].results, strict=False))
+            edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
+            pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
             # An edit has been compared uncompiled; captured code may accept what the original refuses, such as NaN.
-            seen = seen.extended((self._compiled_differences(*pair) for pair in pairs), is_noted=is_refused)
-        diffs, inputs = seen.diffs, seen.inputs
-        if seen.disqualifying is not None:
-            return "another result", seen.disqualifying, gone, diffs, inputs
+            findings = findings.extended(
+                (self._compiled_differences(*results) for results in pairs), is_noted=is_refused
+            )
+        diffs, inputs = findings.diffs, findings.inputs
+        if findings.disqualifying_difference is not None:
+            return "another result", findings.disqualifying_difference, removed, diffs, inputs
         if original is not None:
-            before, after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *again.breaks]
-            comparison = compare_breaks(before, after, self._changed_texts(candidate.change))
-            gone = comparison.gone
+            breaks_before, breaks_after = [*self.original.breaks, *original[0].breaks], [*run.breaks, *edge_run.breaks]
+            comparison = compare_breaks(breaks_before, breaks_after, self._changed_texts(candidate.change))
+            removed = comparison.removed
             if comparison.new:
                 return (
                     "another break",
-                    f"then it breaks {break_summary(comparison.new[0], after)}",
-                    gone,
+                    f"then it breaks {break_summary(comparison.new[0], breaks_after)}",
+                    removed,
                     diffs,
                     inputs,
                 )
-            if not gone:
-                return "break stays", "it still breaks on some inputs", gone, diffs, inputs
-        if candidate.differs_when_compiled and seen.noted is None:
-            seen = self._compare_compiled_other_kinds(candidate, gone, seen)
-        diffs, inputs = seen.diffs, seen.inputs
-        edges, noted = self._uncompiled_original.edges(), seen.noted
+            if not removed:
+                return "break stays", "it still breaks on some inputs", removed, diffs, inputs
+        if candidate.differs_when_compiled and findings.noted_difference is None:
+            findings = self._compare_compiled_other_kinds(candidate, removed, findings)
+        diffs, inputs = findings.diffs, findings.inputs
+        edges, note = self._uncompiled_original.edges(), findings.noted_difference
         has_tried_edges = candidate.is_same_uncompiled or ran_uncompiled == len(edges)
         has_tried_edges = has_tried_edges and not self._uncompiled_original.misses_edges
         if candidate.differs_when_compiled and original is None:
             has_tried_edges = has_tried_edges and not self._uncompiled_original.edges_to_compile(choice)
-        if noted is None and edges and not has_tried_edges:
-            noted = _NO_TIME_AT_EDGES
-        verdict: RemedyVerdict = "works" if noted is None else "works on what ran"
-        return ("works but differs" if diffs else verdict), noted, gone, diffs, inputs
+        if note is None and edges and not has_tried_edges:
+            note = _NO_TIME_AT_EDGES
+        verdict: RemedyVerdict = "works" if note is None else "works on what ran"
+        return ("works but differs" if diffs else verdict), note, removed, diffs, inputs
 
     def _compare_compiled_other_kinds(
-        self, candidate: _RunnableChange, gone: frozenset[str], seen: EdgeFindings
+        self, candidate: _RunnableChange, removed: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
         """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
         choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
         for choice in choices:
             original = self._compiled_edges(choice)
-            if original is None or seen.noted is not None:
+            if original is None or findings.noted_difference is not None:
                 continue
-            before, cases = original
-            again = candidate.run_compiled(cases, lambda _: True)
-            pairs = zip(cases, again.results, before.results, strict=False)
-            seen = seen.extended(self._compiled_differences(*pair) for pair in pairs)
-            if seen.noted is None and not self._removes(candidate, gone, before, again):
+            original_run, cases = original
+            changed_run = candidate.run_compiled(cases, lambda _: True)
+            pairs = zip(cases, changed_run.results, original_run.results, strict=False)
+            findings = findings.extended(self._compiled_differences(*results) for results in pairs)
+            if findings.noted_difference is None and not self._removes_breaks(
+                candidate, removed, original_run, changed_run
+            ):
                 # PyTorch runs different code for different dimensions: it reads a mask without dimensions as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
-                still = next((case for case in same_rank if self._breaks_with(candidate, gone, before, case)), None)
-                what = still.input.what if still is not None else None
-                seen = replace(seen, noted=f"it still breaks with {what}" if what is not None else None)
-        return seen
+                breaking_case = next(
+                    (case for case in same_rank if self._still_breaks_with(candidate, removed, original_run, case)),
+                    None,
+                )
+                input_text = breaking_case.input.what if breaking_case is not None else None
+                findings = replace(
+                    findings, noted_difference=f"it still breaks with {input_text}" if input_text is not None else None
+                )
+        return findings
 
-    def _removes(
-        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, further_run: CompiledRun
+    def _removes_breaks(
+        self, candidate: _RunnableChange, removed: frozenset[str], original_run: CompiledRun, further_run: CompiledRun
     ) -> bool:
-        """Return whether a changed program has none of some breaks in a further run."""
-        all_before = [*self.original.breaks, *before.breaks]
-        return gone <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).gone
+        """Return whether a changed program has none of the removed breaks in a further run."""
+        all_before = [*self.original.breaks, *original_run.breaks]
+        return removed <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed
 
-    def _breaks_with(
-        self, candidate: _RunnableChange, gone: frozenset[str], before: CompiledRun, case: ReferenceCase
+    def _still_breaks_with(
+        self, candidate: _RunnableChange, removed: frozenset[str], before: CompiledRun, case: ReferenceCase
     ) -> bool:
-        return not self._removes(candidate, gone, before, candidate.run_compiled([case], lambda _: True))
+        return not self._removes_breaks(candidate, removed, before, candidate.run_compiled([case], lambda _: True))
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
     ) -> tuple[ReferenceCase, list[Difference]]:
         """Return how the compiled changed program differs, without the differences of the compiled original."""
-        known = {difference.text for difference in self._differences(case, original_result)}
-        diffs = meaningful_at_edge(self._differences(case, result), case, result)
-        return case, [difference for difference in diffs if difference.text not in known]
+        known_texts = {difference.text for difference in self._differences(case, original_result)}
+        diffs = without_expected_edge_differences(self._differences(case, result), case, result)
+        return case, [difference for difference in diffs if difference.text not in known_texts]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
         """Yield each edge input, and how the uncompiled changed program differs there."""
@@ -516,7 +532,12 @@ class TrialRunner:
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
                 with contextlib.nullcontext() if candidate.differs_when_compiled else line_limit():
                     result = self._uncompiled_original.run(call, subject, case)
-                yield case, meaningful_at_edge(self._differences(case, result, signs_of_zero=True), case, result)
+                yield (
+                    case,
+                    without_expected_edge_differences(
+                        self._differences(case, result, signs_of_zero=True), case, result
+                    ),
+                )
 
     def _compiled_edges(self, choice: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
@@ -540,31 +561,33 @@ class TrialRunner:
         if any(not difference.is_acceptable for difference in diffs):
             return "another result", next(difference.text for difference in diffs if not difference.is_acceptable)
         comparison = self._compare_breaks(candidate.change, run)
-        if goals.isdisjoint(comparison.gone):
-            other = next((comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None)
-            if other is None:
+        if goals.isdisjoint(comparison.removed):
+            break_of_other_cause = next(
+                (comparison.other_cause[goal] for goal in goals if goal in comparison.other_cause), None
+            )
+            if break_of_other_cause is None:
                 return "break stays", None
-            return "another break", f"it still breaks {break_summary(other, run.breaks)}"
+            return "another break", f"it still breaks {break_summary(break_of_other_cause, run.breaks)}"
         # A program that Dynamo gave up on has no breaks either.
         if not (run.report.frames if candidate.compiles_other_function else run.compiles_same_start(self.original)):
             return "not tried", "Dynamo did not compile the start of the program"
-        if (loss := self._lost_compilation(run.report)) is not None:
-            return loss
-        as_many = run.report.summary.breaks >= self.original.report.summary.breaks
-        if comparison.new or as_many:
-            new = next(iter(comparison.new), None)
+        if (verdict_of_loss := self._lost_compilation(run.report)) is not None:
+            return verdict_of_loss
+        has_as_many_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
+        if comparison.new or has_as_many_breaks:
+            new_break = next(iter(comparison.new), None)
             then = (
-                f"then it breaks {break_summary(new, run.breaks)}"
-                if new is not None
+                f"then it breaks {break_summary(new_break, run.breaks)}"
+                if new_break is not None
                 else "there are as many breaks as before"
             )
             return "another break", then
-        if not self._uncompiled_original.repeatable:
+        if not self._uncompiled_original.is_repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None
 
     def _lost_compilation(self, changed: Report) -> tuple[RemedyVerdict, str] | None:
-        """Return the verdict on a change with which Dynamo compiles nothing or gives up; ``None`` on any other."""
+        """Return the verdict on a change that stops Dynamo from compiling; ``None`` for any other change."""
         original = self.original.report
         if original.summary.ops and not changed.summary.ops:
             return "fails", "then nothing is compiled"
@@ -577,29 +600,29 @@ class TrialRunner:
         """Return why the changed program fails, if it does, and how its results differ."""
         diffs: list[Difference] = []
         for case, result in zip(cases, run.results, strict=False):
-            known = self._compile_differences.get(id(case), self._usual_differences)
+            known_texts = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
                 return f"raises {description(result.raised)}, on {case.input.what}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
-                if difference.text not in known and not is_refusal_by_operation(difference, case)
+                if difference.text not in known_texts and not is_refusal_by_operation(difference, case)
             ]
         return None, diffs
 
     def _evidence(
         self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, both_sides: bool | None
     ) -> Evidence:
-        before, after = self.original.report.summary, run.report.summary
+        summary_before, summary_after = self.original.report.summary, run.report.summary
         return Evidence(
             backend=backend_name(self.backend),
             inputs=inputs,
             both_sides=both_sides,
             compared=compared_aspects([case.expected for case in cases]),
-            graphs_before=before.graphs,
-            graphs_after=after.graphs,
-            breaks_before=before.breaks,
-            breaks_after=after.breaks,
+            graphs_before=summary_before.graphs,
+            graphs_after=summary_after.graphs,
+            breaks_before=summary_before.breaks,
+            breaks_after=summary_after.breaks,
         )
 
     def _run_compiled(self, change: Change, cases: list[ReferenceCase], is_promising: IsPromising) -> CompiledRun:
@@ -625,32 +648,41 @@ class TrialRunner:
         compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
         forced = backend if change.compiles_itself else None
 
-        start, left = time.monotonic(), seconds_left()
+        start, time_left = time.monotonic(), seconds_left()
 
         def is_late() -> bool:
-            """Whether the program has used its share of the time."""
-            return time.monotonic() - start > left * _SHARE_OF_RUN
+            """Return whether the program has used its share of the time."""
+            return time.monotonic() - start > time_left * _SHARE_OF_RUN
 
         def run_compiled(
-            chosen_cases: list[ReferenceCase], done: CompiledRun | None = None
+            chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
             with forced_backend(forced), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for case in chosen_cases:
-                    if done is not None and (is_late() or not is_promising(done.with_more_results(results))):
+                    if earlier_run is not None and (
+                        is_late() or not is_promising(earlier_run.with_more_results(results))
+                    ):
                         break
                     results.append(self._uncompiled_original.run(compiled, subject, case))
             return *build_with_files(recording.records), results
 
         report, files, results = run_compiled(cases[:1])
-        first = CompiledRun(report, None, files, results)
+        first_run = CompiledRun(report, None, files, results)
         raised = results[0].raised is not None and cases[0].expected.raised is None
-        if len(cases) == 1 or raised or not is_promising(first):
-            return first
+        if len(cases) == 1 or raised or not is_promising(first_run):
+            return first_run
         accepted = [case for case in cases[1:] if case.expected.raised is None]
-        later, later_files, more = run_compiled(accepted, first)
-        run = CompiledRun(report, later, files, [*results, *more], later_files, is_complete=len(more) == len(accepted))
+        later_report, later_files, more_results = run_compiled(accepted, first_run)
+        run = CompiledRun(
+            report,
+            later_report,
+            files,
+            [*results, *more_results],
+            later_files,
+            is_complete=len(more_results) == len(accepted),
+        )
         refused = cases[1 + len(accepted) :]
         if refused and run.is_complete:  # breaks on inputs that both programs refuse do not matter
             run = run.with_more_results(run_compiled(refused, run)[2])

@@ -33,18 +33,18 @@ def function_node(function: types.FunctionType) -> Definition:
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
     if code.co_name == "<module>":
-        return _cell_function(_parsed("".join(lines), code.co_name))
-    tree = _parsed(_block(lines, code.co_firstlineno), code.co_qualname)
+        return _cell_function(_parsed_definitions("".join(lines), code.co_name))
+    tree = _parsed_definitions(_definition_text(lines, code.co_firstlineno), code.co_qualname)
     name = code.co_name
-    found = [node for node in ast.walk(tree) if isinstance(node, _SCOPES) and _name(node) == name]
+    candidates = [node for node in ast.walk(tree) if isinstance(node, _SCOPES) and _name(node) == name]
     if name == "<lambda>":
-        found = [node for node in found if _parameters(node) == _names_of_parameters(code)]
-    if not found:
+        candidates = [node for node in candidates if _parameters(node) == _names_of_parameters(code)]
+    if not candidates:
         raise UnwritableError(f"the source text of {code.co_qualname} is not available")
-    return found[0]
+    return candidates[0]
 
 
-def class_node(kind: type) -> ast.ClassDef:
+def class_node(class_: type) -> ast.ClassDef:
     """Return the definition of a class.
 
     Raises
@@ -53,34 +53,36 @@ def class_node(kind: type) -> ast.ClassDef:
         If its source text is not available.
     """
     try:
-        text = textwrap.dedent(inspect.getsource(kind))
+        text = textwrap.dedent(inspect.getsource(class_))
     except (OSError, TypeError):
-        text = _text_of_class(kind)
-    found = [node for node in ast.walk(_parsed(text, kind.__name__)) if isinstance(node, ast.ClassDef)]
-    if not found or found[0].name != kind.__name__:
-        raise UnwritableError(f"the source text of the class {kind.__name__} is not available")
-    return found[0]
+        text = _text_of_class(class_)
+    candidates = [
+        node for node in ast.walk(_parsed_definitions(text, class_.__name__)) if isinstance(node, ast.ClassDef)
+    ]
+    if not candidates or candidates[0].name != class_.__name__:
+        raise UnwritableError(f"the source text of the class {class_.__name__} is not available")
+    return candidates[0]
 
 
-def _text_of_class(kind: type) -> str:
+def _text_of_class(class_: type) -> str:
     """Return the text of a class whose module has no file, such as one of a notebook.
 
     It is found from its methods; if it has none, it is the last class with its name and members in a cell.
     """
-    functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(kind).values()]
+    functions = [inspect.unwrap(getattr(member, "__func__", member)) for member in vars(class_).values()]
     files = [function.__code__.co_filename for function in functions if isinstance(function, types.FunctionType)]
     cells = [file for file in reversed(list(linecache.cache)) if not Path(file).is_file()]
     for file in dict.fromkeys([*files, *cells]):
         with contextlib.suppress(UnwritableError):
-            for node in ast.walk(_parsed("".join(linecache.getlines(file)), kind.__name__)):
-                if isinstance(node, ast.ClassDef) and node.name == kind.__name__ and _has_members(kind, node):
+            for node in ast.walk(_parsed_definitions("".join(linecache.getlines(file)), class_.__name__)):
+                if isinstance(node, ast.ClassDef) and node.name == class_.__name__ and _has_members(class_, node):
                     return ast.unparse(node)
-    raise UnwritableError(f"the source text of the class {kind.__name__} is not available")
+    raise UnwritableError(f"the source text of the class {class_.__name__} is not available")
 
 
-def _has_members(kind: type, node: ast.ClassDef) -> bool:
+def _has_members(class_: type, node: ast.ClassDef) -> bool:
     """Return whether a class has the methods and the annotated and assigned names of a definition."""
-    has = {*vars(kind), *inspect.get_annotations(kind), *getattr(kind, "__slots__", ())}
+    has = {*vars(class_), *inspect.get_annotations(class_), *getattr(class_, "__slots__", ())}
     names: set[str] = set()
     for part in node.body:
         match part:
@@ -88,42 +90,42 @@ def _has_members(kind: type, node: ast.ClassDef) -> bool:
                 names.add(name)
             case ast.Assign(targets=[ast.Name(id=name)]):
                 names.add(name)
-    private = f"_{kind.__name__.lstrip('_')}__"
+    private = f"_{class_.__name__.lstrip('_')}__"
     return all(name in has or f"{private}{name.lstrip('_')}" in has for name in names)
 
 
 @without_warnings()
-def _parsed(text: str, name: str) -> ast.Module:
+def _parsed_definitions(text: str, name: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise UnwritableError(f"the source text of {name} is not available") from None
 
 
-def _block(lines: list[str], first: int) -> str:
-    """Return the lines of a definition that begins at a line, or of the statement that contains a lambda there."""
-    if not 0 < first <= len(lines):
+def _definition_text(lines: list[str], first_line: int) -> str:
+    """Return the text of a definition that begins at a line, or of the statement that contains a lambda there."""
+    if not 0 < first_line <= len(lines):
         return ""
-    block = inspect.getblock(lines[first - 1 :])
+    block = inspect.getblock(lines[first_line - 1 :])
     text = textwrap.dedent("".join(block))
     try:
         ast.parse(text)
     except (SyntaxError, ValueError):
-        whole = _whole_statement("".join(lines), first)
-        return whole if whole is not None else text
+        statement_text = _statement_at("".join(lines), first_line)
+        return statement_text if statement_text is not None else text
     return text
 
 
-def _whole_statement(text: str, line: int) -> str | None:
+def _statement_at(text: str, line: int) -> str | None:
     """Return the innermost statement at a line of a file."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return None
-    enclosing = [
+    statements = [
         node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
-    return ast.unparse(min(enclosing, key=lambda node: (node.end_lineno or 0) - node.lineno)) if enclosing else None
+    return ast.unparse(min(statements, key=lambda node: (node.end_lineno or 0) - node.lineno)) if statements else None
 
 
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:
@@ -159,18 +161,21 @@ def _names_outside(node: ast.AST) -> Iterator[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             arguments = node.args
-            outside: list[Any] = [*arguments.defaults, *filter(None, arguments.kw_defaults)]
-            outside += _annotations(node)
-            outside += getattr(node, "decorator_list", [])
-            for part in outside:
+            outer_nodes: list[Any] = [*arguments.defaults, *filter(None, arguments.kw_defaults)]
+            outer_nodes += _annotations(node)
+            outer_nodes += getattr(node, "decorator_list", [])
+            for part in outer_nodes:
                 yield from _names_outside(part)
             body = node.body if isinstance(node.body, list) else [node.body]
-            shared = {
-                name for part in _own_parts(body) if isinstance(part, ast.Global | ast.Nonlocal) for name in part.names
+            shared_names = {
+                name
+                for part in _nodes_in_scope(body)
+                if isinstance(part, ast.Global | ast.Nonlocal)
+                for name in part.names
             }
-            bound = set(bound_names(node)) - shared
+            local_names = set(bound_names(node)) - shared_names
             for part in body:
-                yield from (name for name in _names_outside(part) if name not in bound)
+                yield from (name for name in _names_outside(part) if name not in local_names)
         case ast.Global() | ast.Nonlocal():
             yield from node.names
         case ast.Name():
@@ -202,7 +207,7 @@ def _all_arguments(node: Definition) -> list[ast.arg]:
 def bound_names(node: Definition) -> Iterator[str]:
     """Yield the names that are local to a function."""
     yield from (argument.arg for argument in _all_arguments(node))
-    for part in _own_parts(node.body if isinstance(node.body, list) else [node.body]):
+    for part in _nodes_in_scope(node.body if isinstance(node.body, list) else [node.body]):
         match part:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
                 yield name
@@ -214,7 +219,7 @@ def bound_names(node: Definition) -> Iterator[str]:
                 yield asname or name.partition(".")[0]
 
 
-def _own_parts(body: list[Any]) -> Iterator[ast.AST]:
+def _nodes_in_scope(body: list[Any]) -> Iterator[ast.AST]:
     """Yield the nodes of a function's own scope; comprehensions count as part of it."""
     pending = list(body)
     while pending:

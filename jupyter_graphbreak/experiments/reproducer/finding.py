@@ -43,12 +43,12 @@ _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
 #: The folder in which packages are installed, at the beginning of a path.
-_INSTALLED = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
+_INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
 
 
 def reproduce(
     report: Report,
-    kept: KeptEntries,
+    kept_entries: KeptEntries,
     ident: str,
     *,
     redacted: bool = False,
@@ -77,50 +77,51 @@ def reproduce(
     target = target_of(report, ident)
     if target is None:
         raise LookupError(f"the report has nothing with the id {ident!r}")
-    begun = time.monotonic()
-    entries = list(_candidates(kept, target))
+    start = time.monotonic()
+    entries = list(_entries_for(kept_entries, target))
     if not entries:
-        return Reproducer(ident, target.title, reason=_why_no_entry(report, kept))
-    limit = PATIENCE_S if seconds is None else seconds
+        return Reproducer(ident, target.title, reason=_why_no_entry(report, kept_entries))
+    limit_s = PATIENCE_S if seconds is None else seconds
     on_status(f"writing a script for {ident}")
-    with contextlib.ExitStack() as opened:
-        running = runner if runner is not None else opened.enter_context(ScriptRunner())
-        search = _ScriptSearch(report, target, running, on_status, begun + limit)
-        script = search.first_script(entries, kept)
+    with contextlib.ExitStack() as resources:
+        script_runner = runner if runner is not None else resources.enter_context(ScriptRunner())
+        search = _ScriptSearch(report, target, script_runner, on_status, start + limit_s)
+        script = search.first_script(entries, kept_entries)
         if script is None:
-            return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(begun))
-        tree, steps = search.reduce(script, begun + _SHARE_OF_REDUCTION * limit)
+            return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(start))
+        tree, step_count = search.reduce(script, start + _SHARE_OF_REDUCTION * limit_s)
         text = spaced(tree)
         if redacted:
-            hidden = search.redact(tree, script)
-            if hidden is None:
+            redacted_text = search.redact(tree, script)
+            if redacted_text is None:
                 reason = "Without its names and texts, the script does not reproduce the finding."
-                return Reproducer(ident, target.title, reason=reason, steps=steps, seconds=_seconds_since(begun))
-            text = hidden
-    return _confirmed(target, script, text, steps, begun, redacted=redacted, limit=limit)
+                return Reproducer(ident, target.title, reason=reason, steps=step_count, seconds=_seconds_since(start))
+            text = redacted_text
+    return _run_final_script(target, script, text, step_count, start, redacted=redacted, limit_s=limit_s)
 
 
-def _confirmed(
-    target: Target, script: Script, text: str, steps: int, begun: float, *, redacted: bool, limit: float
+def _run_final_script(
+    target: Target, script: Script, text: str, step_count: int, start: float, *, redacted: bool, limit_s: float
 ) -> Reproducer:
     """Run the final script alone, and return it if it reproduces the finding."""
     title = target.title if not redacted or target.kind == "break" else target.kind
-    whole = f"{header(title, script.packages)}\n{text}\n"
+    full_text = f"{script_header(title, script.packages)}\n{text}\n"
     try:
-        final = run_alone(whole, max(_MAX_FINAL_RUN_S, begun + limit - time.monotonic()))
+        final_run = run_alone(full_text, max(_MAX_FINAL_RUN_S, start + limit_s - time.monotonic()))
     except subprocess.TimeoutExpired:
-        return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=steps)
-    shown = target.is_shown_by(final.report, script.renamed, lenient=redacted)
-    shown = shown or target.is_printed_by(final.output, fails=final.status != 0)  # the trace lacks some findings
-    if not shown:
+        return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
+    is_shown = target.is_shown_by(final_run.report, script.renamed, is_lenient=redacted)
+    # The trace lacks some findings.
+    is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
+    if not is_shown:
         reason = "The script shows it in a process with PyTorch loaded, but not alone."
-        return Reproducer(target.id, title, reason=reason, steps=steps, seconds=_seconds_since(begun))
-    issue = issue_text(title, whole, final.output, script.packages)
-    return Reproducer(target.id, title, whole, issue, steps=steps, seconds=_seconds_since(begun))
+        return Reproducer(target.id, title, reason=reason, steps=step_count, seconds=_seconds_since(start))
+    issue = issue_text(title, full_text, final_run.output, script.packages)
+    return Reproducer(target.id, title, full_text, issue, steps=step_count, seconds=_seconds_since(start))
 
 
 class _ScriptSearch:
-    """The search for a script that shows a target."""
+    """The search for a script that reproduces a finding."""
 
     def __init__(
         self, report: Report, target: Target, runner: ScriptRunner, on_status: Callable[[str], None], end: float
@@ -132,40 +133,40 @@ class _ScriptSearch:
         self._end = end
         self.reason = "Nothing that was called shows it."
 
-    def first_script(self, entries: Sequence[Entry], kept: KeptEntries) -> Script | None:
-        """Return the first script that shows the target, before it is reduced."""
-        settings = {name: value for name, value in self._report.config.items() if value != _DEFAULTS.get(name)}
-        tried: set[str] = set()
+    def first_script(self, entries: Sequence[Entry], kept_entries: KeptEntries) -> Script | None:
+        """Return the first script that reproduces the finding, before the script is reduced."""
+        settings = {name: value for name, value in self._report.config.items() if value != _DEFAULT_SETTINGS.get(name)}
+        tried_texts: set[str] = set()
         for entry in entries:
-            calls = kept.calls_of(entry)
+            calls = kept_entries.calls_of(entry)
             for variant in _variants(self._report, self._target):
-                if len(tried) >= _MAX_SCRIPTS or time.monotonic() > self._end:
+                if len(tried_texts) >= _MAX_SCRIPTS or time.monotonic() > self._end:
                     return None
                 try:
                     script = script_for(entry, calls, self._target, settings, variant)
                     text = ast.unparse(script.tree)
                 except (UnwritableError, RecursionError) as error:
-                    if not tried:  # the reason why a script cannot be written is more informative
+                    if not tried_texts:  # the reason why a script cannot be written is more informative
                         self.reason = f"{entry.function} cannot be written as a script: {error}."
                     continue
-                if text not in tried:
-                    tried.add(text)
+                if text not in tried_texts:
+                    tried_texts.add(text)
                     if self._shows(text, script):
                         return script
         return None
 
-    def _shows(self, text: str, script: Script, *, lenient: bool = False) -> bool:
-        if not lenient and not all(line in text for line in script.required):
+    def _shows(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
+        if not is_lenient and not all(line in text for line in script.required):
             return False
-        report, refused = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
+        report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
         if report is not None and self._ends_alike(report):
-            if self._target.is_shown_by(report, script.renamed, lenient=lenient):
+            if self._target.is_shown_by(report, script.renamed, is_lenient=is_lenient):
                 return True
             if report.error is None:
                 self.reason = "A script with the same code and random inputs of the same kind does not show it."
                 return False
-        if refused:
-            self.reason = f"The script was stopped: it {refused}."
+        if stop_reason:
+            self.reason = f"The script was stopped: it {stop_reason}."
         elif report is None:
             self.reason = "The script took too long, or ended its process."
         elif report.error is not None:
@@ -174,9 +175,11 @@ class _ScriptSearch:
 
     def _ends_alike(self, report: Report) -> bool:
         """Return whether a script raises nothing that the run did not raise."""
-        known = self._report.error
+        error_of_run = self._report.error
         is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error
-        return report.error is None or is_expected or (known is not None and known.type == report.error.type)
+        return (
+            report.error is None or is_expected or (error_of_run is not None and error_of_run.type == report.error.type)
+        )
 
     def reduce(self, script: Script, end: float) -> tuple[ast.Module, int]:
         """Return the script, reduced as far as time allows, and the number of steps."""
@@ -188,52 +191,52 @@ class _ScriptSearch:
         return reduced(script.tree, shows, lambda: time.monotonic() > end)
 
     def redact(self, tree: ast.Module, script: Script) -> str | None:
-        """Return the script without the names and texts of the program; ``None`` if it then shows something else."""
+        """Return the script without the program's names and texts; ``None`` if it then shows something else."""
         for keeps_texts in (False, True):
             text = redacted_script(tree, keeps_texts=keeps_texts)
-            if self._shows(text, script, lenient=True):
+            if self._shows(text, script, is_lenient=True):
                 return text
         return None
 
 
-#: Settings that every report has.
-_DEFAULTS = {"nested_graph_breaks": False, "recompile_limit": 8}
+#: The settings that every report has, with their default values.
+_DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
 
 
 def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
     scopes = [""]
     if any(scope.setting == "fullgraph" and scope.value for scope in report.scopes):
-        governs = any(
+        sets_fullgraph = any(
             break_.setting is not None and "fullgraph" in break_.setting.rules
             for break_ in report.breaks
             if target.id in {break_.id, ERROR}
         )
-        scopes = ["fullgraph", ""] if governs else ["", "fullgraph"]
+        scopes = ["fullgraph", ""] if sets_fullgraph else ["", "fullgraph"]
     elif target.is_error or target.kind == ERROR:
         scopes = ["", "error_on_graph_break"]
-    for exact in (False, True):
-        for assembled in (False, True):
+    for uses_values in (False, True):
+        for assembles_objects in (False, True):
             for scope in scopes:
-                yield ScriptVariant(exact, assembled, short=True, scope=scope)
-                yield ScriptVariant(exact, assembled, scope=scope)
+                yield ScriptVariant(uses_values, assembles_objects, shortens_lists=True, scope=scope)
+                yield ScriptVariant(uses_values, assembles_objects, scope=scope)
 
 
-def _candidates(kept: KeptEntries, target: Target) -> Iterator[Entry]:
-    """Yield the entries that may show a target, the most likely first."""
-    entries = [*kept.entries, *kept.generators]
-    likely = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
+def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
+    """Yield the entries that may reproduce a finding, the most likely first."""
+    entries = [*kept_entries.entries, *kept_entries.generators]
+    likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
     if target.kind == "check":
-        likely = [entry for entry in entries if entry.function == target.function]
-    yield from likely
-    if not likely or not kept.effects:
-        yield from (entry for entry in entries if entry not in likely)
+        likely_entries = [entry for entry in entries if entry.function == target.function]
+    yield from likely_entries
+    if not likely_entries or not kept_entries.effects:
+        yield from (entry for entry in entries if entry not in likely_entries)
 
 
-def _why_no_entry(report: Report, kept: KeptEntries) -> str:
-    if kept.effects:
-        return f"The call was not run again: it {kept.effects[0].what}."
-    if kept.left_out:
-        return kept.left_out[0]
+def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
+    if kept_entries.effects:
+        return f"The call was not run again: it {kept_entries.effects[0].what}."
+    if kept_entries.left_out:
+        return kept_entries.left_out[0]
     if report.effects:
         return f"The call was not run again: it {report.effects[0].what}."
     return "No call of a compiled function was kept."
@@ -243,7 +246,7 @@ def _seconds_since(begun: float) -> float:
     return round(time.monotonic() - begun, 1)
 
 
-def header(title: str, packages: Iterable[str]) -> str:
+def script_header(title: str, packages: Iterable[str]) -> str:
     """Return the comment at the top of a script."""
     needs = "".join(f"\n# Needs {requirement}" for requirement in _requirements(packages))
     shows = f"# Shows: {' '.join(title.split())}"
@@ -261,12 +264,12 @@ def issue_text(title: str, script: str, output: str, packages: Iterable[str]) ->
         The packages that it needs besides PyTorch.
     """
     versions = "\n".join(f"{name}: {version}" for name, version in _versions(packages))
-    shown = _INSTALLED.sub("", _LOG_PREFIX.sub("", output)).strip()
-    if len(shown) > _MAX_OUTPUT:
-        shown = f"{shown[: _MAX_OUTPUT // 2]}\n...\n{shown[-_MAX_OUTPUT // 2 :]}"
+    cleaned_output = _INSTALL_FOLDER.sub("", _LOG_PREFIX.sub("", output)).strip()
+    if len(cleaned_output) > _MAX_OUTPUT:
+        cleaned_output = f"{cleaned_output[: _MAX_OUTPUT // 2]}\n...\n{cleaned_output[-_MAX_OUTPUT // 2 :]}"
     return (
         f"### 🐛 Describe the bug\n\n{title}\n\n```python\n{script.strip()}\n```\n\n"
-        f"### Error logs\n\n```\n{shown}\n```\n\n### Versions\n\n```\n{versions}\n```\n"
+        f"### Error logs\n\n```\n{cleaned_output}\n```\n\n### Versions\n\n```\n{versions}\n```\n"
     )
 
 

@@ -16,12 +16,12 @@ from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 MISSING = object()
 #: The attributes of a module that PyTorch itself sets.
-_OF_MODULES = frozenset(vars(torch.nn.Module()))
+_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 #: The classes of PyTorch's operators.
-_OPERATORS = {"OpOverload", "OpOverloadPacket", "_OpNamespace"}
+_OPERATOR_CLASSES = {"OpOverload", "OpOverloadPacket", "_OpNamespace"}
 
 
-def is_of_user(value: Any) -> bool:
+def is_written_by_user(value: Any) -> bool:
     """Return whether a function or a class was written by the user: in a cell or a file, not in a package."""
     code = attribute_of(value, "__code__")
     if code is not None:
@@ -43,11 +43,15 @@ def attributes_of(value: Any) -> dict[str, Any]:
     return attributes
 
 
-def parameters_of(kind: type) -> list[inspect.Parameter] | None:
+def parameters_of(class_: type) -> list[inspect.Parameter] | None:
     """Return the parameters of a class's constructor, or of its base's if it passes them on like ``torch.nn.LSTM``."""
     try:
-        parameters = list(inspect.signature(kind).parameters.values())
-        if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL and issubclass(kind, torch.nn.RNNBase):
+        parameters = list(inspect.signature(class_).parameters.values())
+        if (
+            parameters
+            and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL
+            and issubclass(class_, torch.nn.RNNBase)
+        ):
             parameters = [
                 parameter
                 for name, parameter in inspect.signature(torch.nn.RNNBase).parameters.items()
@@ -59,29 +63,31 @@ def parameters_of(kind: type) -> list[inspect.Parameter] | None:
 
 
 def state_of(value: Any) -> list[tuple[str, Any]]:
-    """Return the attributes that are needed to make an object."""
+    """Return the attributes to set on an object that is made without its constructor."""
     if not isinstance(value, torch.nn.Module):
-        slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
+        slots = [name for class_ in type(value).__mro__ for name in _slots(class_) if hasattr(value, name)]
         return [*((name, getattr(value, name)) for name in slots), *getattr(value, "__dict__", {}).items()]
-    own = {name: part for name, part in vars(value).items() if name not in _OF_MODULES and not name.startswith("__")}
+    attributes = {
+        name: part for name, part in vars(value).items() if name not in _MODULE_ATTRIBUTES and not name.startswith("__")
+    }
     return [
         *vars(value)["_parameters"].items(),
         *vars(value)["_buffers"].items(),
         *vars(value)["_modules"].items(),
-        *own.items(),
+        *attributes.items(),
     ]
 
 
-def _slots(kind: type) -> list[str]:
+def _slots(class_: type) -> list[str]:
     """Return the attributes of a class that are slots."""
-    given = vars(kind).get("__slots__", ())
+    given = vars(class_).get("__slots__", ())
     names = [given] if isinstance(given, str) else list(given)
     return [name for name in names if not name.startswith("__")]
 
 
-def own_methods(kind: type) -> set[str]:
-    """Return the methods in the text of a user's dataclass, without those that Python adds."""
-    return {part.name for part in class_node(kind).body if isinstance(part, ast.FunctionDef)}
+def own_methods(class_: type) -> set[str]:
+    """Return the methods that the text of a user's class defines, without those that Python adds to a dataclass."""
+    return {part.name for part in class_node(class_).body if isinstance(part, ast.FunctionDef)}
 
 
 def is_equal(value: Any, default: Any) -> bool:
@@ -92,59 +98,63 @@ def is_equal(value: Any, default: Any) -> bool:
         return False
 
 
-def content(cell: Any) -> Any:
-    """Return the value of a closure variable, ``MISSING`` if it has none."""
+def cell_content(cell: Any) -> Any:
+    """Return the value of a closure variable; ``MISSING`` if it has none."""
     try:
         return cell.cell_contents
     except ValueError:
         return MISSING
 
 
-def own_function(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function behind a function, which a package may have wrapped; ``None`` if there is none."""
-    if is_of_user(function):
-        wrapped = inspect.unwrap(function)
-        return wrapped if isinstance(wrapped, types.FunctionType) and is_of_user(wrapped) else function
+def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
+    """Return the user's function inside a function, which a package may have wrapped; ``None`` if there is none."""
+    if is_written_by_user(function):
+        wrapped_function = inspect.unwrap(function)
+        return (
+            wrapped_function
+            if isinstance(wrapped_function, types.FunctionType) and is_written_by_user(wrapped_function)
+            else function
+        )
     unwrapped = inspect.unwrap(function)
-    if unwrapped is not function and isinstance(unwrapped, types.FunctionType) and is_of_user(unwrapped):
+    if unwrapped is not function and isinstance(unwrapped, types.FunctionType) and is_written_by_user(unwrapped):
         return unwrapped
     for cell in function.__closure__ or ():
-        closed_over = content(cell)
-        if isinstance(closed_over, types.FunctionType) and is_of_user(closed_over):
-            return closed_over
+        closure_value = cell_content(cell)
+        if isinstance(closure_value, types.FunctionType) and is_written_by_user(closure_value):
+            return closure_value
     return None
 
 
 def is_library_callable(value: Any) -> bool:
     """Return whether an object is a function of a package that is not written in Python."""
-    return type(value).__name__ in {*_OPERATORS, "ufunc", "method_descriptor"}
+    return type(value).__name__ in {*_OPERATOR_CLASSES, "ufunc", "method_descriptor"}
 
 
 #: The modules to search for functions whose ``__module__`` does not contain them.
-_HOMES = ("torch", "torch.nn.functional", "torch._dynamo", "math", "operator", "numpy")
+_PUBLIC_MODULES = ("torch", "torch.nn.functional", "torch._dynamo", "math", "operator", "numpy")
 
 
-def home_of(value: Any, wanted: str) -> tuple[str | None, str]:
-    """Return the module and the name from which something of a package can be imported."""
-    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or wanted
-    if type(value).__name__ in _OPERATORS:
+def import_place_of(value: Any, wanted_name: str) -> tuple[str | None, str]:
+    """Return the module and the name under which a package's object can be imported."""
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or wanted_name
+    if type(value).__name__ in _OPERATOR_CLASSES:
         return "torch", f"ops.{str(value).removeprefix('torch.ops.')}"
-    names = {wanted, getattr(value, "__name__", wanted)}
+    names = {wanted_name, getattr(value, "__name__", wanted_name)}
     candidates = [(module, path)] if isinstance(module, str) else []
-    candidates += [(home, name) for home in _HOMES for name in names]
-    for home, name in candidates:
-        if _lookup(home, name) is value:
-            return _most_public(home, name, value), name
-    for home, loaded in sys.modules.copy().items():
+    candidates += [(module_name, name) for module_name in _PUBLIC_MODULES for name in names]
+    for module_name, name in candidates:
+        if _lookup(module_name, name) is value:
+            return _most_public(module_name, name, value), name
+    for module_name, loaded in sys.modules.copy().items():
         if is_library(getattr(loaded, "__file__", None) or ""):
-            found = next((name for name in names if vars(loaded).get(name) is value), None)
-            if found is not None:
-                return home, found
+            attribute_name = next((name for name in names if vars(loaded).get(name) is value), None)
+            if attribute_name is not None:
+                return module_name, attribute_name
     return None, path
 
 
 def is_reached_from_torch(module: str) -> bool:
-    """Return whether ``import torch`` suffices to use one of its modules."""
+    """Return whether ``import torch`` suffices to use a module of PyTorch."""
     value: Any = torch
     for part in module.split(".")[1:]:
         value = getattr(value, part, None)
@@ -171,7 +181,7 @@ def is_own_module(value: Any) -> bool:
     return isinstance(value, types.ModuleType) and file is not None and not is_library(file)
 
 
-def lower(name: str) -> str:
+def variable_name_for(name: str) -> str:
     """Return the name of a variable for an instance of a class."""
     text = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).strip("_")
     return text if text != name else f"a_{text}"

@@ -57,7 +57,7 @@ class FinalRun(NamedTuple):
 
 
 class ScriptRunner:
-    """A process that runs scripts in forks of itself."""
+    """Runs scripts in forks of a process that has loaded PyTorch."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -79,26 +79,26 @@ class ScriptRunner:
             self._process.kill()
             self._process.wait()
 
-    def run(self, script: str, limit: float) -> tuple[Report | None, str]:
+    def run(self, script: str, limit_s: float) -> tuple[Report | None, str]:
         """Run a script; return its report, or ``None`` and the reason.
 
         The reason is empty if the script took longer than a limit, in seconds, or ended its process.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
-            return _answered(_answer_of_new_process(script, limit))
+            return _parse_answer(_answer_of_new_process(script, limit_s))
         try:
-            process.stdin.write(json.dumps([script, limit]) + "\n")
+            process.stdin.write(json.dumps([script, limit_s]) + "\n")
             process.stdin.flush()
         except OSError:  # the process has ended, for example because memory ran out
             return None, ""
-        waiting = threading.Timer(limit + _START_S, process.kill)  # its own limit is shorter
-        waiting.start()
+        timer = threading.Timer(limit_s + _START_S, process.kill)  # its own limit is shorter
+        timer.start()
         try:
             answer = process.stdout.readline()
         finally:
-            waiting.cancel()
-        return _answered(answer)
+            timer.cancel()
+        return _parse_answer(answer)
 
 
 def _command(function: str) -> list[str]:
@@ -110,18 +110,23 @@ def _command(function: str) -> list[str]:
     ]
 
 
-def _answer_of_new_process(script: str, limit: float) -> str:
+def _answer_of_new_process(script: str, limit_s: float) -> str:
     """Return the answer of a new process, for systems without fork; empty if it took longer than a limit."""
     try:
-        done = subprocess.run(
-            _command("answer_once"), input=script, capture_output=True, text=True, check=False, timeout=limit + _START_S
+        completed = subprocess.run(
+            _command("answer_once"),
+            input=script,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit_s + _START_S,
         )
     except subprocess.TimeoutExpired:
         return ""
-    return done.stdout
+    return completed.stdout
 
 
-def _answered(answer: str) -> tuple[Report | None, str]:
+def _parse_answer(answer: str) -> tuple[Report | None, str]:
     found: dict[str, Any] = json.loads(answer) if answer else {}
     if "report" in found:
         return Report.from_json(found["report"]), ""
@@ -141,23 +146,23 @@ def run_alone(script: str, seconds: float) -> FinalRun:
     from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders
 
-    with tempfile.TemporaryDirectory() as place:
-        folder, traces = Path(place, "empty"), Path(place, "trace")
+    with tempfile.TemporaryDirectory() as parent:
+        folder, traces = Path(parent, "empty"), Path(parent, "trace")
         folder.mkdir()
         file = folder / _SCRIPT_NAME
         file.write_text(script, encoding="utf-8")
         environment = {name: value for name, value in os.environ.items() if name != "TORCH_LOGS"}
         environment["TORCH_TRACE"] = str(traces)
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, _SCRIPT_NAME], cwd=folder, env=environment, capture_output=True, text=True, check=False,
             timeout=seconds, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         report = Report("ok", Device("auto", "unknown"))
         with contextlib.suppress(UnreadableTrace):
-            found = list(read_processes(trace_files(traces), folders=SourceFolders([place])))
-            report = build_report(found[0].records) if found else report
-    output = (done.stdout + done.stderr).replace(f"{folder}{os.sep}", "")
-    return FinalRun(report, output, done.returncode)
+            reports = list(read_processes(trace_files(traces), folders=SourceFolders([parent])))
+            report = build_report(reports[0].records) if reports else report
+    output = (completed.stdout + completed.stderr).replace(f"{folder}{os.sep}", "")
+    return FinalRun(report, output, completed.returncode)
 
 
 # The process.
@@ -228,9 +233,9 @@ def _answer(script: str, seconds: float) -> dict[str, str]:
                 _write_result(script, folder, file)
             finally:
                 os._exit(0)
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while os.waitpid(child, os.WNOHANG)[0] == 0:
-            if time.monotonic() > end:
+            if time.monotonic() > deadline:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 return {}

@@ -15,7 +15,7 @@ _Change = tuple[str, ast.Module]
 
 
 def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]) -> tuple[ast.Module, int]:
-    """Return the smallest script that is found, and the number of steps that led to it.
+    """Return the smallest script found, and the number of reduction steps.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
         Runs a script, and returns whether it reproduces the finding.
     """
     tried = {ast.unparse(tree)}
-    steps = 0
+    step_count = 0
     progress = True
     while progress:
         progress = False
@@ -39,40 +39,40 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
         ):
             number = 0
             while True:
-                found, number = _next(tree, changes, number, tried, shows, is_time_up)
-                if found is None:
+                smaller_tree, number = _next_smaller(tree, changes, number, tried, shows, is_time_up)
+                if smaller_tree is None:
                     break
-                tree, steps, progress = found, steps + 1, True
+                tree, step_count, progress = smaller_tree, step_count + 1, True
             if is_time_up():
-                return tree, steps
-    return tree, steps
+                return tree, step_count
+    return tree, step_count
 
 
-def _next(
+def _next_smaller(
     tree: ast.Module,
     changes: Callable[[ast.Module], Iterator[ast.Module]],
-    start: int,
+    first_number: int,
     tried: set[str],
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script from a position on that reproduces the finding, and its position."""
-    number = start
-    for number, changed in enumerate(changes(tree)):
-        if number < start:
+    """Return the first changed script that reproduces the finding, from some position on, and its position."""
+    number = first_number
+    for number, changed_tree in enumerate(changes(tree)):
+        if number < first_number:
             continue
         if is_time_up():
             return None, number
         try:
-            text = ast.unparse(ast.fix_missing_locations(changed))
+            text = ast.unparse(ast.fix_missing_locations(changed_tree))
             compile(text, "<reduced>", "exec")
         except (SyntaxError, ValueError, RecursionError):
             continue
-        if text in tried or _uses_undefined_names(changed):
+        if text in tried or _uses_undefined_names(changed_tree):
             continue
         tried.add(text)
         if shows(text):
-            return changed, number
+            return changed_tree, number
     return None, number + 1
 
 
@@ -86,12 +86,12 @@ def _uses_undefined_names(tree: ast.Module) -> bool:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 defined.add(name)
             case ast.Assign() | ast.Expr():
-                names_of = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-                bound = {node.id for node in names_of if isinstance(node.ctx, ast.Store)}
+                name_nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+                bound_names = {node.id for node in name_nodes if isinstance(node.ctx, ast.Store)}
                 is_lazy = any(isinstance(node, ast.Lambda) for node in ast.walk(statement))
-                if not is_lazy and any(node.id not in defined | bound for node in names_of):
+                if not is_lazy and any(node.id not in defined | bound_names for node in name_nodes):
                     return True
-                defined |= bound
+                defined |= bound_names
             case _:
                 defined |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     return False
@@ -104,26 +104,26 @@ def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
         length = size
         while length >= 1:
             for start in range(size - length, -1, -length):
-                changed = copy.deepcopy(tree)
-                statements = list(_blocks(changed))[block]
+                changed_tree = copy.deepcopy(tree)
+                statements = list(_blocks(changed_tree))[block]
                 del statements[start : start + length]
                 if not statements and block:
                     statements.append(ast.Pass())
-                yield changed
+                yield changed_tree
             length //= 2
 
 
 def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
     """Yield the lists of statements, outer ones first."""
-    pending: list[ast.AST] = [tree]
-    while pending:
-        node = pending.pop(0)
+    unvisited: list[ast.AST] = [tree]
+    while unvisited:
+        node = unvisited.pop(0)
         for name in _BLOCK_FIELDS:
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
                 yield block
-                pending += block
-        pending += getattr(node, "handlers", [])
+                unvisited += block
+        unvisited += getattr(node, "handlers", [])
 
 
 def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
@@ -132,28 +132,28 @@ def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
         for index, statement in enumerate(list(_blocks(tree))[block]):
             if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 for name in _BLOCK_FIELDS:
-                    block_of_it = getattr(statement, name, None)
-                    if block_of_it and not isinstance(block_of_it[-1], ast.Raise):  # it would raise for any input
-                        changed = copy.deepcopy(tree)
-                        statements = list(_blocks(changed))[block]
+                    inner_block = getattr(statement, name, None)
+                    if inner_block and not isinstance(inner_block[-1], ast.Raise):  # it would raise for any input
+                        changed_tree = copy.deepcopy(tree)
+                        statements = list(_blocks(changed_tree))[block]
                         statements[index : index + 1] = getattr(statements[index], name)
-                        yield changed
+                        yield changed_tree
                 continue
             for name in ("decorator_list", "bases"):
                 for part in range(len(getattr(statement, name, []))):
-                    changed = copy.deepcopy(tree)
-                    del getattr(list(_blocks(changed))[block][index], name)[part]
-                    yield changed
+                    changed_tree = copy.deepcopy(tree)
+                    del getattr(list(_blocks(changed_tree))[block][index], name)[part]
+                    yield changed_tree
             if not isinstance(statement, ast.ClassDef) and any(
                 isinstance(node, ast.arg) and node.annotation is not None for node in ast.walk(statement)
             ):
-                changed = copy.deepcopy(tree)
-                for node in ast.walk(list(_blocks(changed))[block][index]):
+                changed_tree = copy.deepcopy(tree)
+                for node in ast.walk(list(_blocks(changed_tree))[block][index]):
                     if isinstance(node, ast.arg):
                         node.annotation = None
                     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                         node.returns = None
-                yield changed
+                yield changed_tree
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
@@ -166,22 +166,22 @@ def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
             is_method = parameters[0].arg == "self"
             if parameter.arg == "self":
                 continue
-            changed = copy.deepcopy(tree)
-            function: Any = list(ast.walk(changed))[number]
+            changed_tree = copy.deepcopy(tree)
+            function: Any = list(ast.walk(changed_tree))[number]
             _drop_parameter(function, index)
             position = index - 1 if is_method else index
-            for call in ast.walk(changed):
+            for call in ast.walk(changed_tree):
                 if isinstance(call, ast.Call) and _may_call(call, function.name, is_method=is_method):
                     if position < len(call.args) and not any(isinstance(arg, ast.Starred) for arg in call.args):
                         del call.args[position]
                     call.keywords = [word for word in call.keywords if word.arg != parameter.arg]
-            yield changed
+            yield changed_tree
 
 
 def _drop_parameter(function: Any, index: int) -> None:
     arguments = function.args
-    every = [*arguments.posonlyargs, *arguments.args]
-    first_default = len(every) - len(arguments.defaults)
+    all_parameters = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(all_parameters) - len(arguments.defaults)
     if index >= first_default:
         del arguments.defaults[index - first_default]
     if index < len(arguments.posonlyargs):
@@ -200,21 +200,21 @@ def _may_call(call: ast.Call, name: str, *, is_method: bool) -> bool:
 
 
 def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script without an assignment of one variable to another, whose later uses are replaced."""
+    """Yield the script without an assignment of one variable to another, and with the later uses replaced."""
     for number, node in enumerate(ast.walk(tree)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         for index, statement in enumerate(node.body):
             match statement:
                 case ast.Assign([ast.Name(id=name)], ast.Name(id=other)):
-                    changed = copy.deepcopy(tree)
-                    function: Any = list(ast.walk(changed))[number]
+                    changed_tree = copy.deepcopy(tree)
+                    function: Any = list(ast.walk(changed_tree))[number]
                     del function.body[index]
-                    for later in function.body[index:]:
-                        for part in ast.walk(later):
+                    for later_statement in function.body[index:]:
+                        for part in ast.walk(later_statement):
                             if isinstance(part, ast.Name) and part.id == name:
                                 part.id = other
-                    yield changed
+                    yield changed_tree
 
 
 def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
@@ -223,32 +223,32 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
         is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
         name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""
         for index in range(len(getattr(node, name)) if name else 0):
-            changed = copy.deepcopy(tree)
-            del getattr(list(ast.walk(changed))[number], name)[index]
-            yield changed
+            changed_tree = copy.deepcopy(tree)
+            del getattr(list(ast.walk(changed_tree))[number], name)[index]
+            yield changed_tree
         for index in range(len(node.keys) if isinstance(node, ast.Dict) else 0):
-            changed = copy.deepcopy(tree)
-            written: Any = list(ast.walk(changed))[number]
-            del written.keys[index], written.values[index]
-            yield changed
+            changed_tree = copy.deepcopy(tree)
+            changed_node: Any = list(ast.walk(changed_tree))[number]
+            del changed_node.keys[index], changed_node.values[index]
+            yield changed_tree
         if not isinstance(node, ast.Call):
             continue
         if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of the finding
             if any(word.arg == "options" for word in node.keywords):
-                changed = copy.deepcopy(tree)
-                compiling: Any = list(ast.walk(changed))[number]
+                changed_tree = copy.deepcopy(tree)
+                compiling: Any = list(ast.walk(changed_tree))[number]
                 compiling.keywords = [word for word in compiling.keywords if word.arg != "options"]
-                yield changed
+                yield changed_tree
             continue
         length = len(node.keywords)
         while length >= 1:
             for start in range(0, len(node.keywords), length):
-                changed = copy.deepcopy(tree)
-                call: Any = list(ast.walk(changed))[number]
+                changed_tree = copy.deepcopy(tree)
+                call: Any = list(ast.walk(changed_tree))[number]
                 part = call.keywords[start : start + length]
                 if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
                     del call.keywords[start : start + length]  # integers may be what makes a model small
-                    yield changed
+                    yield changed_tree
             length //= 2
 
 
@@ -256,15 +256,15 @@ def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with an expression replaced by one of its parts."""
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _expressions(node):
-            for smaller in _parts(part):
-                changed = copy.deepcopy(tree)
-                owner = list(ast.walk(changed))[number]
-                replacement = copy.deepcopy(smaller)
+            for simpler_part in _parts(part):
+                changed_tree = copy.deepcopy(tree)
+                owner = list(ast.walk(changed_tree))[number]
+                replacement = copy.deepcopy(simpler_part)
                 if index is None:
                     setattr(owner, name, replacement)
                 else:
                     getattr(owner, name)[index] = replacement
-                yield changed
+                yield changed_tree
 
 
 def _expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:

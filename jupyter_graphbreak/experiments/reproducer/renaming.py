@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-#: Names that have a meaning for Python or PyTorch.
+#: Names that keep their meaning for Python or PyTorch.
 _KEPT_NAMES = {*dir(builtins), "torch", "self", "cls", "compiled"}
 _KEPT_ATTRIBUTES = {*dir(torch.Tensor), *dir(torch.nn.Module), *dir(torch), "forward"}
 #: Methods that Python or PyTorch calls.
-_METHODS = {"forward", "backward", "setup_context"}
+_CALLED_METHODS = {"forward", "backward", "setup_context"}
 #: Arguments whose texts have a meaning.
-_KEYWORDS = {"backend", "device", "mode", "reduction", "padding_mode", "dtype"}
+_MEANINGFUL_KEYWORDS = {"backend", "device", "mode", "reduction", "padding_mode", "dtype"}
 
 
 def expression(text: str) -> ast.expr:
@@ -31,17 +31,17 @@ def expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def without_noise(node: Any) -> Any:
+def remove_noise(node: Any) -> Any:
     """Remove docstrings and ``torch.compile`` as a decorator, and make the variables of outer functions global."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         node.body = [_as_global(statement) for statement in node.body]
     for part in ast.walk(node):
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            first = part.body[0]
+            first_statement = part.body[0]
             if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
+                isinstance(first_statement, ast.Expr)
+                and isinstance(first_statement.value, ast.Constant)
+                and isinstance(first_statement.value.value, str)
             ):
                 part.body = part.body[1:] or [ast.Pass()]
             part.decorator_list = [decorator for decorator in part.decorator_list if not _compiles(decorator)]
@@ -59,7 +59,7 @@ def _compiles(decorator: ast.expr) -> bool:
     return ast.unparse(called) in {"torch.compile", "compile"}
 
 
-class Renamed(ast.NodeTransformer):
+class NameReplacer(ast.NodeTransformer):
     """Replaces names that a definition takes from outside."""
 
     def __init__(self, names: dict[str, str]) -> None:
@@ -79,15 +79,15 @@ class Renamed(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         """Visit a node; names that a function binds keep their meaning inside it."""
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            hidden = set(bound_names(node)) - outer_names(node)
-            if hidden & self._names.keys():
-                return Renamed({name: new for name, new in self._names.items() if name not in hidden}).generic_visit(
-                    node
-                )
+            local_names = set(bound_names(node)) - outer_names(node)
+            if local_names & self._names.keys():
+                return NameReplacer(
+                    {name: new for name, new in self._names.items() if name not in local_names}
+                ).generic_visit(node)
         return super().visit(node)
 
 
-class WithoutModules(ast.NodeTransformer):
+class ModuleAttributeReplacer(ast.NodeTransformer):
     """Replaces ``helpers.norm``, a part of a module that the user wrote, with a name of the script."""
 
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
@@ -97,33 +97,33 @@ class WithoutModules(ast.NodeTransformer):
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        """Return the attribute, or the script's name for the module's object that it refers to."""
-        chain, inner = [node.attr], node.value
-        while isinstance(inner, ast.Attribute):
-            chain.append(inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name) and inner.id in self._modules and isinstance(node.ctx, ast.Load):
-            value: Any = self._modules[inner.id]
+        """Return the attribute, or the script's name for the object of a module that it refers to."""
+        chain, owner = [node.attr], node.value
+        while isinstance(owner, ast.Attribute):
+            chain.append(owner.attr)
+            owner = owner.value
+        if isinstance(owner, ast.Name) and owner.id in self._modules and isinstance(node.ctx, ast.Load):
+            value: Any = self._modules[owner.id]
             for number, part in enumerate(reversed(chain), start=1):
                 value = getattr(value, part)
                 if not is_own_module(value):
                     name = self._bind(value, part)
-                    rest = list(reversed(chain))[number:]
-                    self.renamed[".".join([inner.id, *list(reversed(chain))[:number]])] = name
-                    return expression(".".join([name, *rest]))
+                    remaining_parts = list(reversed(chain))[number:]
+                    self.renamed[".".join([owner.id, *list(reversed(chain))[:number]])] = name
+                    return expression(".".join([name, *remaining_parts]))
         self.generic_visit(node)
         return node
 
 
 def spaced(tree: ast.Module) -> str:
     """Return the text of a script, with a blank line around definitions and after imports."""
-    text, before = "", ""
+    text, kind_before = "", ""
     for statement in tree.body:
         kind = "import" if isinstance(statement, ast.Import | ast.ImportFrom) else type(statement).__name__
         kind = kind if kind in {"import", "FunctionDef", "AsyncFunctionDef", "ClassDef"} else "statement"
-        text += "\n" if before and (kind != before or kind.endswith("Def")) else ""
+        text += "\n" if kind_before and (kind != kind_before or kind.endswith("Def")) else ""
         text += ast.unparse(statement).strip() + "\n"
-        before = kind
+        kind_before = kind
     return text.rstrip("\n")
 
 
@@ -135,9 +135,9 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
     keeps_texts : bool
         Whether strings stay, because the script may need them.
     """
-    changed = copy.deepcopy(tree)
-    names, attributes = _own_names(changed)
-    for node in ast.walk(changed):
+    changed_tree = copy.deepcopy(tree)
+    names, attributes = _own_names(changed_tree)
+    for node in ast.walk(changed_tree):
         match node:
             case ast.ClassDef():
                 node.name = names.get(node.name, node.name)
@@ -156,8 +156,8 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
             case ast.ExceptHandler(name=str(name)):
                 node.name = names.get(name, name)
     if not keeps_texts:
-        _ReplacedStrings(names | attributes).visit(changed)
-    return spaced(ast.fix_missing_locations(changed))
+        _StringReplacer(names | attributes).visit(changed_tree)
+    return spaced(ast.fix_missing_locations(changed_tree))
 
 
 def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
@@ -181,7 +181,7 @@ def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
                 for part in node.body:
                     if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
                         add(part.name, "a")
-            case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name not in {*attributes, *_METHODS}:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if node.name not in {*attributes, *_CALLED_METHODS}:
                 add(node.name, "f")
             case ast.Name(ctx=ast.Store()):
                 add(node.id, "v")
@@ -194,7 +194,7 @@ def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:
     return names, attributes
 
 
-class _ReplacedStrings(ast.NodeTransformer):
+class _StringReplacer(ast.NodeTransformer):
     """Replaces strings, but not those that PyTorch reads."""
 
     def __init__(self, names: dict[str, str]) -> None:
@@ -208,7 +208,7 @@ class _ReplacedStrings(ast.NodeTransformer):
         return node
 
     def visit_keyword(self, node: ast.keyword) -> ast.keyword:
-        if node.arg not in _KEYWORDS:
+        if node.arg not in _MEANINGFUL_KEYWORDS:
             self.generic_visit(node)
         return node
 

@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import given_backend
 from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
-from jupyter_graphbreak.experiments.reproducer.objects import lower
+from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
 
 #: The logs in which PyTorch itself reports a break or a recompile.
-_LOGS = {"break": "graph_breaks", "recompile": "recompiles"}
-#: Settings that the argument ``dynamic`` of ``torch.compile`` replaces.
+_LOG_NAMES = {"break": "graph_breaks", "recompile": "recompiles"}
+#: Settings that the ``dynamic`` argument of ``torch.compile`` replaces.
 _DYNAMIC_SETTINGS = ("automatic_dynamic_shapes", "assume_static_by_default")
-_SEEDING = "torch.manual_seed(0)"
+_SEED_CALL = "torch.manual_seed(0)"
 #: Shows the breaks that PyTorch counts but does not log.
-_PRINT_COUNTED = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
-#: The function of a script that makes a call whose outcome is compared.
-_COMPARED = "result"
+_PRINT_BREAK_COUNTS = "print(dict(torch._dynamo.utils.counters['unimplemented']))"
+#: The name of the script's function that calls the program and returns what is compared.
+_COMPARED_FUNCTION = "result"
 
 
 class ScriptVariant(NamedTuple):
-    """How to write a script.
+    """The choices to make when writing a script.
 
     Parameters
     ----------
-    exact : bool
+    uses_values : bool
         Whether small tensors get their values.
-    assembled : bool
+    assembles_objects : bool
         Whether objects of packages are put together from their attributes.
-    short : bool
+    shortens_lists : bool
         Whether lists of modules have only the first module of each class.
     scope : {"", "fullgraph", "error_on_graph_break"}
         The settings that turn breaks into errors, besides the code itself.
     """
 
-    exact: bool = False
-    assembled: bool = False
-    short: bool = False
+    uses_values: bool = False
+    assembles_objects: bool = False
+    shortens_lists: bool = False
     scope: str = ""
 
 
@@ -97,58 +97,72 @@ def script_for(
     UnwritableError
         If something that the call needs cannot be written.
     """
-    writer = Writer(exact=variant.exact, assembled=variant.assembled, short=variant.short, modules=_modules(entry))
-    call, first = _plain_call(entry.call)
-    called = ast.unparse(writer.value(call))
-    if not called.isidentifier() and not called.replace(".", "").isidentifier():
+    writer = Writer(
+        uses_values=variant.uses_values,
+        assembles_objects=variant.assembles_objects,
+        shortens_lists=variant.shortens_lists,
+        modules=_modules(entry),
+    )
+    call, first_arguments = _plain_call(entry.call)
+    call_text = ast.unparse(writer.value(call))
+    if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
-        called = writer.name_expression(call, expression(called), name)
-    wanted = calls[1:] if target.kind == "recompile" else []
-    given = [_arguments(writer, first, entry.arguments)]
-    if wanted:
+        call_text = writer.name_expression(call, expression(call_text), name)
+    later_calls = calls[1:] if target.kind == "recompile" else []
+    argument_texts = [_arguments(writer, first_arguments, entry.arguments)]
+    if later_calls:
         _name_objects(writer, entry.arguments)
-    states: list[list[str]] = [[]]
-    for number, seen in enumerate(wanted, start=1):
-        repeated = RepeatedCall(seen.arguments, keywords=seen.keywords)
+    state_changes: list[list[str]] = [[]]
+    for number, later_call in enumerate(later_calls, start=1):
+        repeated_call = RepeatedCall(later_call.arguments, keywords=later_call.keywords)
         try:
-            given.append(_arguments(writer, first, rebuilt_arguments(entry.call, repeated, entry.arguments)))
+            argument_texts.append(
+                _arguments(writer, first_arguments, rebuilt_arguments(entry.call, repeated_call, entry.arguments))
+            )
         except CannotRebuildError as error:
             raise UnwritableError(str(error)) from None
-        states.append(_state_changes(writer, entry, calls[number - 1], seen))
-    compiled = _compiled(writer, entry, called, variant)
-    before = _settings(entry, target, settings)
+        state_changes.append(_state_changes(writer, entry, calls[number - 1], later_call))
+    compiled_text = _compiled_expression(writer, entry, call_text, variant)
+    setup_lines = _settings(entry, target, settings)
     if target.kind == "check":
         writer.bind(copy, "copy")
-        tail = _comparison(called, compiled, given[0], target)
+        call_lines = _comparison(call_text, compiled_text, argument_texts[0], target)
     else:
-        tail = [f"compiled = {compiled}"]
-        for arguments, state in zip(given, states, strict=True):
-            tail += [*state, f"list(compiled({arguments}))" if _is_generator(entry.call) else f"compiled({arguments})"]
-    tail = tail[: 1 if target.kind != "check" else 0] + _in_modes(entry, tail[1:] if target.kind != "check" else tail)
+        call_lines = [f"compiled = {compiled_text}"]
+        for arguments, state in zip(argument_texts, state_changes, strict=True):
+            call_lines += [
+                *state,
+                f"list(compiled({arguments}))" if _is_generator(entry.call) else f"compiled({arguments})",
+            ]
+    call_lines = call_lines[: 1 if target.kind != "check" else 0] + _with_modes(
+        entry, call_lines[1:] if target.kind != "check" else call_lines
+    )
     if variant.scope == "error_on_graph_break":
-        tail = [tail[0], *_indented("with torch._dynamo.error_on_graph_break(True):", tail[1:])]
+        call_lines = [call_lines[0], *_indented("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
-        tail.append(_PRINT_COUNTED)
-    tree = writer.module(ast.parse("\n".join(tail)).body)
+        call_lines.append(_PRINT_BREAK_COUNTS)
+    tree = writer.module(ast.parse("\n".join(call_lines)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
-    before += [_SEEDING] if is_random or target.kind == "check" else []
-    at = next(index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom))
-    tree.body[at:at] = ast.parse("\n".join(before)).body
-    required = tuple(line for line in before if line == _SEEDING or "set_logs" in line)
+    setup_lines += [_SEED_CALL] if is_random or target.kind == "check" else []
+    end_of_imports = next(
+        index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom)
+    )
+    tree.body[end_of_imports:end_of_imports] = ast.parse("\n".join(setup_lines)).body
+    required = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
     required += () if entry.compiles_itself else ("torch.compile(",)
     if target.kind == "check":
         required += _lines_that_compare(
             tree, writer.known_name(given_backend(entry.backend)[0]), raises=bool(target.error[0])
         )
     required += ("list(compiled(",) if _is_generator(entry.call) else ()
-    required += (_PRINT_COUNTED,) if not target.is_logged else ()
+    required += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
 
 
 def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
     """Return the parts of a script that decide what it compares: the backend, and all lines after the inputs."""
-    kept = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED}]
-    return tuple(map(ast.unparse, kept if raises else [*kept, *tree.body[-3:]]))
+    compared_parts = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED_FUNCTION}]
+    return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
 
 def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -159,9 +173,9 @@ def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
     if not isinstance(call, types.MethodType):
         return call, ()
     owner, code = call.__self__, getattr(call.__func__, "__code__", None)
-    for kind in type(owner).__mro__:
-        for name, member in vars(kind).items():
-            if code is not None and _key(member) == _key(call.__func__):
+    for class_ in type(owner).__mro__:
+        for name, member in vars(class_).items():
+            if code is not None and _function_identity(member) == _function_identity(call.__func__):
                 is_call = isinstance(owner, torch.nn.Module) and name in {"forward", "__call__"}
                 return owner if is_call else types.MethodType(member, owner), ()
     return call.__func__, (owner,)
@@ -169,19 +183,21 @@ def _plain_call(call: Any) -> tuple[Any, tuple[Any, ...]]:
 
 def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
     """Return the modules that a call uses, by name."""
-    found: dict[str, torch.nn.Module] = {}
+    modules: dict[str, torch.nn.Module] = {}
     for root, place in state_roots(entry.call, entry.arguments).items():
         value = place.read()
         if isinstance(value, torch.nn.Module):
-            found.setdefault("model" if root.kind == "module" else root.name, value)
-    return found
+            modules.setdefault("model" if root.kind == "module" else root.name, value)
+    return modules
 
 
-def _key(function: Any) -> list[tuple[str, int, str]]:
-    """Return the identity of a function: the places of its code and of the code of functions in its closure."""
-    closed_over = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
+def _function_identity(function: Any) -> list[tuple[str, int, str]]:
+    """Return what identifies a function: the places of its code and of the code of functions in its closure."""
+    closure_values = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
     codes = [
-        code for part in (function, *closed_over) if isinstance(code := getattr(part, "__code__", None), types.CodeType)
+        code
+        for part in (function, *closure_values)
+        if isinstance(code := getattr(part, "__code__", None), types.CodeType)
     ]
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
 
@@ -194,37 +210,42 @@ def _has_content(cell: Any) -> bool:
     return True
 
 
-def _arguments(writer: Writer, first: tuple[Any, ...], arguments: Arguments) -> str:
-    written = [ast.unparse(writer.value(value)) for value in (*first, *arguments.args)]
-    written += [f"{name}={ast.unparse(writer.value(value))}" for name, value in arguments.kwargs.items()]
-    return ", ".join(written)
+def _arguments(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
+    texts = [ast.unparse(writer.value(value)) for value in (*first_arguments, *arguments.args)]
+    texts += [f"{name}={ast.unparse(writer.value(value))}" for name, value in arguments.kwargs.items()]
+    return ", ".join(texts)
 
 
 def _name_objects(writer: Writer, arguments: Arguments) -> None:
     """Define variables for dataclasses, whose attributes may change between two calls."""
     for value in (*arguments.args, *arguments.kwargs.values()):
         if dataclasses.is_dataclass(value):
-            writer.bind(value, lower(type(value).__name__))
+            writer.bind(value, variable_name_for(type(value).__name__))
 
 
-def _state_changes(writer: Writer, entry: Entry, before: SeenCall, now: SeenCall) -> list[str]:
+def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_call: SeenCall) -> list[str]:
     """Return assignments of the numbers, flags and texts that changed between two calls."""
-    if before.state is None or now.state is None:
+    if earlier_call.state is None or later_call.state is None:
         return []
     roots = state_roots(entry.call, entry.arguments)
     lines = []
-    for path, value in now.state.items():
+    for path, value in later_call.state.items():
         is_plain = isinstance(value, bool | int | float | str | type(None))
-        if not is_plain or path not in before.state or before.state[path] == value or _is_sketch(before.state[path]):
+        if (
+            not is_plain
+            or path not in earlier_call.state
+            or earlier_call.state[path] == value
+            or _is_sketch(earlier_call.state[path])
+        ):
             continue
         is_named = path.root.kind in {"argument", "module"}  # containers are written where they are passed
         root = writer.known_name(roots[path.root].read()) if is_named and path.root in roots else path.root.name
         if root is not None:
-            lines.append(f"{root}{_steps(path)} = {value!r}")
+            lines.append(f"{root}{_path_text(path)} = {value!r}")
     return lines
 
 
-def _steps(path: Path) -> str:
+def _path_text(path: Path) -> str:
     return "".join(map(str, path.steps))
 
 
@@ -237,12 +258,12 @@ def _is_generator(call: Any) -> bool:
     return code is not None and bool(code.co_flags & 0x20)
 
 
-def _compiled(writer: Writer, entry: Entry, called: str, variant: ScriptVariant) -> str:
+def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
     backend, options = given_backend(entry.backend)
-    written = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
-    parts = [called]
-    if written != "'inductor'":
-        parts.append(f"backend={written}")
+    backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
+    parts = [call_text]
+    if backend_text != "'inductor'":
+        parts.append(f"backend={backend_text}")
     if variant.scope == "fullgraph":
         parts.append("fullgraph=True")
     if entry.dynamic is not None:
@@ -251,14 +272,14 @@ def _compiled(writer: Writer, entry: Entry, called: str, variant: ScriptVariant)
         options = {**options, "guard_filter_fn": entry.guard_filter}
     if options:
         parts.append(f"options={ast.unparse(writer.value(options))}")
-    return called if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
+    return call_text if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
 
 
 def _settings(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list[str]:
     lines = [f"torch._dynamo.config.{name} = {value!r}" for name, value in settings.items()
              if entry.dynamic is None or name not in _DYNAMIC_SETTINGS]  # fmt: skip
-    if target.kind in _LOGS and target.is_logged and not target.is_error:
-        lines.append(f"torch._logging.set_logs({_LOGS[target.kind]}=True)")
+    if target.kind in _LOG_NAMES and target.is_logged and not target.is_error:
+        lines.append(f"torch._logging.set_logs({_LOG_NAMES[target.kind]}=True)")
     modes = entry.modes
     if modes.dtype != torch.float32:
         lines.append(f"torch.set_default_dtype({modes.dtype})")
@@ -267,7 +288,7 @@ def _settings(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list
     return lines
 
 
-def _in_modes(entry: Entry, lines: list[str]) -> list[str]:
+def _with_modes(entry: Entry, lines: list[str]) -> list[str]:
     modes = entry.modes
     contexts = ["torch.inference_mode()"] if modes.inference else [] if modes.grad else ["torch.no_grad()"]
     contexts += [f"torch.autocast({kind!r}, dtype={dtype})" for kind, dtype in modes.autocast]
@@ -278,23 +299,25 @@ def _indented(head: str, lines: list[str]) -> list[str]:
     return [head, *("\n".join(f"    {line}" for line in text.split("\n")) for text in lines)]
 
 
-def _comparison(called: str, compiled: str, arguments: str, target: Target) -> list[str]:
+def _comparison(call_text: str, compiled_text: str, arguments: str, target: Target) -> list[str]:
     """Return statements that compare the compiled call with the eager one, on copies of the same inputs."""
-    made = f"dict({arguments})" if "=" in arguments.partition("(")[0] else f"({arguments},)" if arguments else "()"
+    arguments_text = (
+        f"dict({arguments})" if "=" in arguments.partition("(")[0] else f"({arguments},)" if arguments else "()"
+    )
     if target.error[0]:
-        return [f"{called}({arguments})", f"compiled = {compiled}", f"compiled({arguments})"]
-    body = ["    given = copy.deepcopy(arguments)", f"    {_SEEDING}", "    value = call(*given)"]
-    shown = "value"
+        return [f"{call_text}({arguments})", f"compiled = {compiled_text}", f"compiled({arguments})"]
+    body = ["    given = copy.deepcopy(arguments)", f"    {_SEED_CALL}", "    value = call(*given)"]
+    compared_text = "value"
     if target.gradient:
         body += ["    value.sum().backward()"]
-        shown = "[each.grad for each in given if isinstance(each, torch.Tensor)]"
+        compared_text = "[each.grad for each in given if isinstance(each, torch.Tensor)]"
     elif target.changes_arguments:
-        shown = "given"
-    body += [f"    return {shown}"]
+        compared_text = "given"
+    body += [f"    return {compared_text}"]
     return [
-        f"arguments = {made}",
-        "\n".join([f"def {_COMPARED}(call):", *body]),
-        f"expected = result(copy.deepcopy({called}))",
-        f"actual = result({compiled})",
+        f"arguments = {arguments_text}",
+        "\n".join([f"def {_COMPARED_FUNCTION}(call):", *body]),
+        f"expected = result(copy.deepcopy({call_text}))",
+        f"actual = result({compiled_text})",
         "torch.testing.assert_close(actual, expected)",
     ]

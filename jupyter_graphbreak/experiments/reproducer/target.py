@@ -1,4 +1,4 @@
-"""The finding that a reproducer has to show: the same break, recompile, error or wrong result as the report."""
+"""The finding that a script must reproduce: the same break, recompile, error or wrong result as in the report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\
 
 @dataclass(frozen=True)
 class Target:
-    """The finding to show.
+    """The finding that a script must reproduce.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Target:
         Its title, in a few words.
     frames : tuple of str
         The frames in which it occurs, with their callers.
-    gb, gb_type : str
+    cause, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
         Whether PyTorch logs the break: it only counts those of functions that it refuses to begin with.
@@ -56,7 +56,7 @@ class Target:
     title: str
     frames: tuple[str, ...] = ()
     kind: str = "break"
-    gb: str = ""
+    cause: str = ""
     gb_type: str = ""
     is_logged: bool = True
     code: str = ""
@@ -68,32 +68,34 @@ class Target:
     gradient: bool = False
     changes_arguments: bool = False
 
-    def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, lenient: bool = False) -> bool:
+    def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, is_lenient: bool = False) -> bool:
         """Return whether the run of a script reproduces this target.
 
         Parameters
         ----------
         renamed : mapping
             The names in the script, by the different names in the program.
-        lenient : bool
+        is_lenient : bool
             Whether names and messages differ, as in a redacted script.
         """
         match self.kind:
             case "break":
-                return any(self._is_break(break_, renamed, lenient=lenient) for break_ in report.breaks)
+                return any(self._is_same_break(break_, renamed, is_lenient=is_lenient) for break_ in report.breaks)
             case "recompile":
-                return any(self._is_recompile(recompile, lenient=lenient) for recompile in report.recompiles)
+                return any(self._is_same_recompile(recompile, is_lenient=is_lenient) for recompile in report.recompiles)
             case "error":
                 error = report.error
-                found = (error.type, "" if lenient else first_line(error.message)) if error is not None else None
-                return found == (self.error[0], "" if lenient else self.error[1])
+                found_error = (
+                    (error.type, "" if is_lenient else first_line(error.message)) if error is not None else None
+                )
+                return found_error == (self.error[0], "" if is_lenient else self.error[1])
         if report.error is None or self.error[0]:
             return report.error is not None and report.error.type == self.error[0]
         location = report.error.location
         return report.error.type == WRONG and location is not None and location.function == COMPARING
 
     def is_printed_by(self, output: str, *, fails: bool) -> bool:
-        """Return whether the output and the exit status of a script show it."""
+        """Return whether the output and the exit status of a script show the finding."""
         match self.kind:
             case "break":
                 return self.gb_type in output and fails == self.is_error
@@ -101,19 +103,19 @@ class Target:
                 return False
         return fails and (self.error[0] or WRONG) in output and (bool(self.error[0]) or COMPARING in output)
 
-    def _is_break(self, break_: Break, renamed: Mapping[str, str], *, lenient: bool) -> bool:
-        if (break_.gb_id or break_.gb_type) != self.gb or (break_.outcome == "error") != self.is_error:
+    def _is_same_break(self, break_: Break, renamed: Mapping[str, str], *, is_lenient: bool) -> bool:
+        if (break_.gb_id or break_.gb_type) != self.cause or (break_.outcome == "error") != self.is_error:
             return False
-        if lenient or not self.code:
+        if is_lenient or not self.code:
             return True
-        expected, found = self.code, code_of(break_)
+        target_code, break_code = self.code, code_of(break_)
         for name, new in renamed.items():
-            expected = expected.replace(name, new)
-        return bool(found) and (expected in found or found in expected)  # a trace has whole lines
+            target_code = target_code.replace(name, new)
+        return bool(break_code) and (target_code in break_code or break_code in target_code)  # a trace has whole lines
 
-    def _is_recompile(self, recompile: Recompile, *, lenient: bool) -> bool:
+    def _is_same_recompile(self, recompile: Recompile, *, is_lenient: bool) -> bool:
         guards = {guard_kind(reason.guard) for reason in recompile.reasons}
-        is_same = lenient or self.function in {recompile.function, ""}
+        is_same = is_lenient or self.function in {recompile.function, ""}
         return is_same and recompile.limit_hit == self.limit_hit and (not self.guards or bool(self.guards & guards))
 
 
@@ -121,31 +123,35 @@ def idents_of(report: Report) -> list[str]:
     """Return the ids of everything in a report that can have a reproducer, the most important first."""
     idents = [ERROR] if report.error is not None else []
     idents += [CHECK] if any(not check.equal for check in report.check or []) else []
-    named = report.error.break_ if report.error is not None else None
-    breaks = {break_.id: break_ for break_ in report.breaks if not break_.minor and break_.id != named}
+    break_of_error = report.error.break_ if report.error is not None else None
+    breaks = {break_.id: break_ for break_ in report.breaks if not break_.minor and break_.id != break_of_error}
     idents += [ident for ident in report.order if ident in breaks]
     return idents + [recompile.id for recompile in report.recompiles if recompile.id]
 
 
 def target_of(report: Report, ident: str) -> Target | None:
-    """Return the item of a report with an id; ``None`` if the report has no such id."""
+    """Return the finding of a report with an id; ``None`` if the report has no such id."""
     frames = {frame.id: frame.caller for frame in report.frames}
 
-    def with_callers(*given: str | None) -> tuple[str, ...]:
-        found: list[str] = []
-        for start in given:
-            frame = start
-            while frame is not None and frame not in found:
-                found.append(frame)
+    def with_callers(*frame_ids: str | None) -> tuple[str, ...]:
+        all_frames: list[str] = []
+        for frame_id in frame_ids:
+            frame = frame_id
+            while frame is not None and frame not in all_frames:
+                all_frames.append(frame)
                 frame = frames.get(frame)
-        return tuple(found)
+        return tuple(all_frames)
 
     if ident == ERROR and report.error is not None:
         error = report.error
-        broken = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
-        at = [occurrence.frame for occurrence in broken.occurrences] if broken is not None else []
+        break_of_error = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
+        frame_ids = (
+            [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
+        )
         line = first_line(error.message)
-        return Target(ERROR, f"{error.type}: {line}"[:_MAX_TITLE], with_callers(*at), "error", error=(error.type, line))
+        return Target(
+            ERROR, f"{error.type}: {line}"[:_MAX_TITLE], with_callers(*frame_ids), "error", error=(error.type, line)
+        )
     if ident == CHECK:
         check = next((check for check in report.check or [] if not check.equal), None)
         if check is None:
@@ -167,7 +173,7 @@ def target_of(report: Report, ident: str) -> Target | None:
                 ident,
                 f"graph break {break_.gb_id}: {break_.gb_type}" if break_.gb_id else f"graph break: {break_.gb_type}",
                 with_callers(*occurrences),
-                gb=break_.gb_id or break_.gb_type,
+                cause=break_.gb_id or break_.gb_type,
                 gb_type=break_.gb_type,
                 is_logged=any(occurrences),
                 code=code_of(break_) if break_.gb_id else "",
@@ -179,10 +185,10 @@ def target_of(report: Report, ident: str) -> Target | None:
             guards = frozenset(guard_kind(reason.guard) for reason in recompile.reasons)
             reason = f": {recompile.reasons[0].guard}" if recompile.reasons else ""
             title = f"{'recompile limit' if recompile.limit_hit else 'recompile'} of {recompile.function}{reason}"
-            at = [recompile.frame, recompile.of]
+            frame_ids = [recompile.frame, recompile.of]
             return Target(
-                ident, title[:_MAX_TITLE], with_callers(*at), "recompile", function=recompile.function, guards=guards,
-                limit_hit=recompile.limit_hit,
+                ident, title[:_MAX_TITLE], with_callers(*frame_ids), "recompile", function=recompile.function,
+                guards=guards, limit_hit=recompile.limit_hit,
             )  # fmt: skip
     return None
 
@@ -202,7 +208,7 @@ def _plain_number(match: re.Match[str]) -> str:
 
 
 def guard_kind(guard: str) -> str:
-    """Return a guard without its numbers and the names of variables."""
+    """Return a guard without numbers and names of variables."""
     text = re.sub(r"(?:L|G)\[['\"][^]]*\]|'[^']*'|\"[^\"]*\"|\b\d[\d.e+-]*\b|0x\w+", "#", guard)
     return re.sub(r"\s+", " ", re.sub(r"^[\w.\[\]]+ (==|!=)", r"# \1", text)).strip()
 

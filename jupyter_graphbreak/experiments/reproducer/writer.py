@@ -31,20 +31,25 @@ from jupyter_graphbreak.experiments.reproducer.definitions import class_node, fu
 from jupyter_graphbreak.experiments.reproducer.objects import (
     MISSING,
     attributes_of,
-    content,
-    home_of,
+    cell_content,
+    function_of_user,
+    import_place_of,
     is_equal,
     is_library_callable,
-    is_of_user,
     is_own_module,
     is_reached_from_torch,
-    lower,
-    own_function,
+    is_written_by_user,
     own_methods,
     parameters_of,
     state_of,
+    variable_name_for,
 )
-from jupyter_graphbreak.experiments.reproducer.renaming import Renamed, WithoutModules, expression, without_noise
+from jupyter_graphbreak.experiments.reproducer.renaming import (
+    ModuleAttributeReplacer,
+    NameReplacer,
+    expression,
+    remove_noise,
+)
 from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -65,11 +70,11 @@ class Writer:
 
     Parameters
     ----------
-    exact : bool
+    uses_values : bool
         Whether small tensors get their values instead of random ones.
-    assembled : bool
+    assembles_objects : bool
         Whether objects of packages are put together from their attributes instead of being constructed.
-    short : bool
+    shortens_lists : bool
         Whether lists of modules have only the first module of each class.
     modules : mapping
         The modules that the call uses, by the names of variables; optimizers have their parameters.
@@ -78,22 +83,29 @@ class Writer:
     def __init__(
         self,
         *,
-        exact: bool = False,
-        assembled: bool = False,
-        short: bool = False,
+        uses_values: bool = False,
+        assembles_objects: bool = False,
+        shortens_lists: bool = False,
         modules: Mapping[str, torch.nn.Module] = types.MappingProxyType({}),
     ) -> None:
         self._modules = modules
-        self._exact = exact
-        self._assembled = assembled
-        self._short = short
+        self._uses_values = uses_values
+        self._assembles_objects = assembles_objects
+        self._shortens_lists = shortens_lists
         self._imports: dict[str, ast.stmt] = {}
         self._statements: list[ast.stmt] = []
         self._names: dict[int, str] = {}
-        self._kept: list[Any] = []
-        self._taken: set[str] = set(dir(builtins)) | {"torch", "compiled", "expected", "actual", "result", "arguments"}
-        #: The classes whose instances the code makes, so that it can keep their constructor calls.
-        self._made: set[type] = set()
+        self._named_objects: list[Any] = []
+        self._taken_names: set[str] = set(dir(builtins)) | {
+            "torch",
+            "compiled",
+            "expected",
+            "actual",
+            "result",
+            "arguments",
+        }
+        #: The classes whose constructors the script may call, so that they must stay as they are.
+        self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
         #: The objects that are made without a constructor: the class, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
@@ -111,22 +123,22 @@ class Writer:
         return ast.fix_missing_locations(tree)
 
     def _write_constructors(self) -> None:
-        """Turn the statements that make the only instance of a class into its constructor."""
-        kinds = [kind for kind, _, _ in self._objects]
-        for kind, variable, steps in self._objects:
-            node = self._classes.get(kind)
-            if node is None or kind in self._made or kinds.count(kind) > 1:
+        """Turn the statements that make the only instance of a class into the class's constructor."""
+        classes = [class_ for class_, _, _ in self._objects]
+        for class_, variable, steps in self._objects:
+            node = self._classes.get(class_)
+            if node is None or class_ in self._instantiated_classes or classes.count(class_) > 1:
                 continue
-            at = self._statements.index(steps[0])
-            del self._statements[at + 1 : at + len(steps)]
-            self._statements[at] = ast.parse(f"{variable} = {node.name}()").body[0]
-            body = [Renamed({variable: "self"}).visit(step) for step in steps[1:]] or [ast.Pass()]
+            index = self._statements.index(steps[0])
+            del self._statements[index + 1 : index + len(steps)]
+            self._statements[index] = ast.parse(f"{variable} = {node.name}()").body[0]
+            body = [NameReplacer({variable: "self"}).visit(step) for step in steps[1:]] or [ast.Pass()]
             if [ast.unparse(base) for base in node.bases] == ["torch.nn.Module"]:
                 body[0] = ast.parse("super().__init__()").body[0]
-            head: Any = ast.parse("def __init__(self): pass").body[0]
-            head.body = body
-            rest = [part for part in node.body if getattr(part, "name", "") not in _CONSTRUCTION_METHODS]
-            node.body = [head, *(part for part in rest if not isinstance(part, ast.Pass))]
+            constructor: Any = ast.parse("def __init__(self): pass").body[0]
+            constructor.body = body
+            other_members = [part for part in node.body if getattr(part, "name", "") not in _CONSTRUCTION_METHODS]
+            node.body = [constructor, *(part for part in other_members if not isinstance(part, ast.Pass))]
         self._objects = []
 
     def _has_annotations(self) -> bool:
@@ -138,48 +150,48 @@ class Writer:
 
     # Names.
 
-    def _name(self, value: Any, wanted: str) -> str:
+    def _reserve_name(self, value: Any, wanted_name: str) -> str:
         """Reserve a name for an object."""
         fallback = "function" if isinstance(value, types.FunctionType) else "value"
-        name, number = wanted if wanted.isidentifier() else fallback, 2
+        name, number = wanted_name if wanted_name.isidentifier() else fallback, 2
         stem = name
-        while name in self._taken:
+        while name in self._taken_names:
             name, number = f"{stem}_{number}", number + 1
-        self._taken.add(name)
+        self._taken_names.add(name)
         self._names[id(value)] = name
-        self._kept.append(value)
+        self._named_objects.append(value)
         return name
 
-    def bind(self, value: Any, wanted: str) -> str:
+    def bind(self, value: Any, wanted_name: str) -> str:
         """Return an expression for an object that code refers to by a name; define the name if needed."""
         if id(value) in self._names and not isinstance(value, _ATOMS):
             return self._names[id(value)]
-        compiled = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
-        if compiled is not None:
-            inner = self.bind(compiled, wanted)
-            return self._assign(value, expression(f"torch.compile({inner})"), f"compiled_{wanted}")
+        compiled_object = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
+        if compiled_object is not None:
+            inner = self.bind(compiled_object, wanted_name)
+            return self._assign(value, expression(f"torch.compile({inner})"), f"compiled_{wanted_name}")
         if (operator := custom_operator(value)) is not None:
-            return self._operator(value, *operator)
+            return self._write_operator(value, *operator)
         if isinstance(value, types.ModuleType):
-            return self._import(value, wanted)
+            return self._import(value, wanted_name)
         if isinstance(value, type):
-            return self._class(value, wanted)
-        if isinstance(value, types.FunctionType) and (own := own_function(value)) is not None:
-            return self._function(own, wanted, value)
+            return self._write_class(value, wanted_name)
+        if isinstance(value, types.FunctionType) and (user_function := function_of_user(value)) is not None:
+            return self._write_function(user_function, wanted_name, value)
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or is_library_callable(value):
-            return self._import_object(value, wanted)
-        return self._assign(value, self.value(value), wanted)
+            return self._import_object(value, wanted_name)
+        return self._assign(value, self.value(value), wanted_name)
 
-    def _assign(self, value: Any, written: ast.expr, wanted: str) -> str:
-        if isinstance(written, ast.Name) and id(value) in self._names:
-            return written.id
-        name = self._name(value, wanted)
-        self._statements.append(ast.Assign([ast.Name(name, ast.Store())], written, lineno=0))
+    def _assign(self, value: Any, node: ast.expr, wanted_name: str) -> str:
+        if isinstance(node, ast.Name) and id(value) in self._names:
+            return node.id
+        name = self._reserve_name(value, wanted_name)
+        self._statements.append(ast.Assign([ast.Name(name, ast.Store())], node, lineno=0))
         return name
 
-    def name_expression(self, value: Any, written: ast.expr, wanted: str) -> str:
+    def name_expression(self, value: Any, node: ast.expr, wanted_name: str) -> str:
         """Define a variable for an object that an expression makes, and return its name."""
-        return self._assign(value, written, wanted)
+        return self._assign(value, node, wanted_name)
 
     def known_name(self, value: Any) -> str | None:
         """Return the name of an object in the script, if it has one."""
@@ -187,71 +199,71 @@ class Writer:
 
     # Imports.
 
-    def _import(self, module: types.ModuleType, wanted: str) -> str:
+    def _import(self, module: types.ModuleType, wanted_name: str) -> str:
         name = module.__name__
         file = getattr(module, "__file__", None)
         if file is not None and not is_library(file):
             raise UnwritableError(f"the module {name} is used as an object")
-        if name == wanted or name.startswith(f"{wanted}."):  # import a.b binds a
-            top = name.partition(".")[0]
-            self._note_package(top)
+        if name == wanted_name or name.startswith(f"{wanted_name}."):  # import a.b binds a
+            package = name.partition(".")[0]
+            self._note_package(package)
             if name != "torch":
                 self._imports[f"import {name}"] = ast.parse(f"import {name}").body[0]
-            self._taken.add(wanted)
-            return wanted
-        alias = self._name(module, wanted)
+            self._taken_names.add(wanted_name)
+            return wanted_name
+        alias = self._reserve_name(module, wanted_name)
         self._note_package(name)
         self._imports[f"import {name} {alias}"] = ast.parse(f"import {name} as {alias}").body[0]
         return alias
 
     def _note_package(self, module: str) -> None:
-        top = module.partition(".")[0]
-        if top not in sys.stdlib_module_names and top != "torch":
-            self.packages.add(top)
+        package = module.partition(".")[0]
+        if package not in sys.stdlib_module_names and package != "torch":
+            self.packages.add(package)
 
-    def _import_object(self, value: Any, wanted: str) -> str:
+    def _import_object(self, value: Any, wanted_name: str) -> str:
         name = getattr(value, "__name__", "")
         if getattr(builtins, name, None) is value:
             return str(name)
-        home, path = home_of(value, wanted)
-        if home is None:
-            raise UnwritableError(f"{wanted} cannot be imported")
-        self._note_package(home)
-        is_in_torch = home.partition(".")[0] == "torch" and is_reached_from_torch(home)
+        module, path = import_place_of(value, wanted_name)
+        if module is None:
+            raise UnwritableError(f"{wanted_name} cannot be imported")
+        self._note_package(module)
+        is_in_torch = module.partition(".")[0] == "torch" and is_reached_from_torch(module)
         if is_in_torch or "." in path:
             if not is_in_torch:
-                self._imports[f"import {home}"] = ast.parse(f"import {home}").body[0]
-            return f"{home}.{path}"
-        name = self._name(value, wanted)
+                self._imports[f"import {module}"] = ast.parse(f"import {module}").body[0]
+            return f"{module}.{path}"
+        name = self._reserve_name(value, wanted_name)
         alias = f" as {name}" if name != path else ""
-        self._imports[f"from {home} {path}"] = ast.parse(f"from {home} import {path}{alias}").body[0]
+        self._imports[f"from {module} {path}"] = ast.parse(f"from {module} import {path}{alias}").body[0]
         return name
 
     # Functions.
 
-    def _function(self, function: types.FunctionType, wanted: str, value: Any = None) -> str:
+    def _write_function(self, function: types.FunctionType, wanted_name: str, value: Any = None) -> str:
         key = function if value is None else value
-        for known in (key, function):
-            if id(known) in self._names:
-                return self._names[id(known)]
+        for named_object in (key, function):
+            if id(named_object) in self._names:
+                return self._names[id(named_object)]
         node = copy.deepcopy(function_node(function))
-        name = self._name(key, wanted if isinstance(node, ast.Lambda) else node.name)
+        name = self._reserve_name(key, wanted_name if isinstance(node, ast.Lambda) else node.name)
         self._names.setdefault(id(function), name)
-        self._kept.append(function)
-        written = self._resolved(without_noise(node), function)
-        if isinstance(written, ast.Lambda):
-            self._statements.append(ast.Assign([ast.Name(name, ast.Store())], written, lineno=0))
+        self._named_objects.append(function)
+        definition = self._resolved(remove_noise(node), function)
+        if isinstance(definition, ast.Lambda):
+            self._statements.append(ast.Assign([ast.Name(name, ast.Store())], definition, lineno=0))
         else:
-            written.name = name
-            self._statements.append(written)
+            definition.name = name
+            self._statements.append(definition)
         return name
 
-    def _operator(self, value: Any, function: Any, fake: Any) -> str:
+    def _write_operator(self, value: Any, function: Any, fake: Any) -> str:
         """Write a custom operator, with its result for fake tensors."""
-        name = self._function(function, function.__name__, value)
+        name = self._write_function(function, function.__name__, value)
         if fake is not None:
-            written = self.value(fake)
-            self._statements += ast.parse(f"{name}.register_fake({ast.unparse(written)})").body
+            fake_expression = self.value(fake)
+            self._statements += ast.parse(f"{name}.register_fake({ast.unparse(fake_expression)})").body
         return name
 
     def _resolved(self, node: Any, function: types.FunctionType) -> Any:
@@ -267,56 +279,56 @@ class Writer:
     def _with_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
-        remover = WithoutModules(self.bind, modules)
+        remover = ModuleAttributeReplacer(self.bind, modules)
         node = remover.visit(node)
         self.renamed |= remover.renamed
-        new: dict[str, str] = {}
+        new_names: dict[str, str] = {}
         for name in sorted(outer_names(node) - skip):
             value = scope.get(name, MISSING)
             if value is MISSING or (name not in self._names.values() and getattr(builtins, name, MISSING) is value):
                 continue
             if isinstance(value, type):
-                self._made.add(value)
-            written = self.bind(value, name)
-            if written != name:
-                new[name] = written
-        return Renamed(new).visit(node) if new else node
+                self._instantiated_classes.add(value)
+            new_name = self.bind(value, name)
+            if new_name != name:
+                new_names[name] = new_name
+        return NameReplacer(new_names).visit(node) if new_names else node
 
     # Classes.
 
-    def _class(self, kind: type, wanted: str) -> str:
-        if not is_of_user(kind):
-            return self._import_object(kind, wanted)
-        if (made := self._class_creating_call(kind)) is not None:
-            return self._assign(kind, made, kind.__name__)
-        node = copy.deepcopy(class_node(kind))
-        name = self._name(kind, kind.__name__)
-        scope: dict[str, Any] = dict(vars(sys.modules.get(kind.__module__, types.ModuleType("missing"))))
-        for member in vars(kind).values():
+    def _write_class(self, class_: type, wanted_name: str) -> str:
+        if not is_written_by_user(class_):
+            return self._import_object(class_, wanted_name)
+        if (creating_call := self._class_creating_call(class_)) is not None:
+            return self._assign(class_, creating_call, class_.__name__)
+        node = copy.deepcopy(class_node(class_))
+        name = self._reserve_name(class_, class_.__name__)
+        scope: dict[str, Any] = dict(vars(sys.modules.get(class_.__module__, types.ModuleType("missing"))))
+        for member in vars(class_).values():
             function = inspect.unwrap(getattr(member, "__func__", getattr(member, "fget", None) or member))
             if isinstance(function, types.FunctionType):
                 scope |= {key: value for key, value in function.__globals__.items() if key not in scope}
-                for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-                    if free != "__class__" and (held := content(cell)) is not MISSING:
-                        scope[free] = held
-        node = without_noise(node)
-        written = self._with_names(node, scope, skip={"__class__", "super", kind.__name__})
-        written.name = name
-        self._classes[kind] = written
-        self._statements.append(written)
+                for free_name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+                    if free_name != "__class__" and (cell_value := cell_content(cell)) is not MISSING:
+                        scope[free_name] = cell_value
+        node = remove_noise(node)
+        definition = self._with_names(node, scope, skip={"__class__", "super", class_.__name__})
+        definition.name = name
+        self._classes[class_] = definition
+        self._statements.append(definition)
         return name
 
-    def _class_creating_call(self, kind: type) -> ast.expr | None:
+    def _class_creating_call(self, class_: type) -> ast.expr | None:
         """Return the call that makes a class for which there is no class statement."""
         with contextlib.suppress(UnwritableError):
-            class_node(kind)
+            class_node(class_)
             return None
-        if issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields"):
-            maker = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
-            return expression(f"{maker}({kind.__name__!r}, {list(kind._fields)!r})")
-        if issubclass(kind, enum.Enum):
-            members = self.value({name: member.value for name, member in kind.__members__.items()})
-            return expression(f"{self.bind(kind.__base__, 'Enum')}({kind.__name__!r}, {ast.unparse(members)})")
+        if issubclass(class_, tuple) and class_.__bases__ == (tuple,) and hasattr(class_, "_fields"):
+            creator = self._import_object(collections.namedtuple, "namedtuple")  # noqa: PYI024 - as the program has it
+            return expression(f"{creator}({class_.__name__!r}, {list(class_._fields)!r})")
+        if issubclass(class_, enum.Enum):
+            members = self.value({name: member.value for name, member in class_.__members__.items()})
+            return expression(f"{self.bind(class_.__base__, 'Enum')}({class_.__name__!r}, {ast.unparse(members)})")
         return None
 
     # Values.
@@ -338,8 +350,8 @@ class Writer:
         if id(value) in self._names:
             return expression(self._names[id(value)])
         for write in (self._value_of_torch, self._value_of_python, self._container):
-            if (written := write(value, depth)) is not None:
-                return written
+            if (node := write(value, depth)) is not None:
+                return node
         return self._object(value, depth)
 
     def _value_of_torch(self, value: Any, depth: int) -> ast.expr | None:
@@ -360,15 +372,15 @@ class Writer:
     def _value_of_python(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case enum.Enum():
-                kind = self.bind(type(value), type(value).__name__)
+                class_name = self.bind(type(value), type(value).__name__)
                 is_member = type(value).__members__.get(str(value.name)) is value
-                return expression(f"{kind}.{value.name}" if is_member else f"{kind}({value.value!r})")
+                return expression(f"{class_name}.{value.name}" if is_member else f"{class_name}({value.value!r})")
             case logging.Logger():
                 self._imports["import logging"] = ast.parse("import logging").body[0]
                 return expression(f"logging.getLogger({value.name!r})")
             case types.SimpleNamespace() | argparse.Namespace():
-                words = [ast.keyword(name, self.value(part, depth + 1)) for name, part in vars(value).items()]
-                return ast.Call(expression(self.bind(type(value), type(value).__name__)), [], words)
+                keywords = [ast.keyword(name, self.value(part, depth + 1)) for name, part in vars(value).items()]
+                return ast.Call(expression(self.bind(type(value), type(value).__name__)), [], keywords)
             case pathlib.PurePath() | decimal.Decimal() | fractions.Fraction() | uuid.UUID():
                 return ast.Call(
                     expression(self.bind(type(value), type(value).__name__)), [ast.Constant(str(value))], []
@@ -380,52 +392,56 @@ class Writer:
             case functools.partial():
                 self._imports["import functools"] = ast.parse("import functools").body[0]
                 parts = [self.value(part, depth + 1) for part in (value.func, *value.args)]
-                words = [ast.keyword(name, self.value(part, depth + 1)) for name, part in value.keywords.items()]
-                return ast.Call(expression("functools.partial"), parts, words)
+                keywords = [ast.keyword(name, self.value(part, depth + 1)) for name, part in value.keywords.items()]
+                return ast.Call(expression("functools.partial"), parts, keywords)
         return None
 
     def _container(self, value: Any, depth: int) -> ast.expr | None:
-        kind = type(value)
+        class_ = type(value)
         if not isinstance(value, dict | list | tuple | set | frozenset | slice | range | collections.deque):
             return None
         if isinstance(value, slice | range):
             return expression(repr(value))
         if len(value) > _MAX_ITEMS:
-            raise UnwritableError(f"a {kind.__name__} has {len(value)} items")
+            raise UnwritableError(f"a {class_.__name__} has {len(value)} items")
         if isinstance(value, dict):
             keys = [self.value(key, depth + 1) for key in value]
-            written: ast.expr = ast.Dict([*keys], [self.value(item, depth + 1) for item in value.values()])
+            dict_expression: ast.expr = ast.Dict([*keys], [self.value(item, depth + 1) for item in value.values()])
             if isinstance(value, collections.defaultdict):
-                first = self.value(value.default_factory, depth + 1)
-                return self._wrapped(kind, first, written)
-            return written if kind is dict else self._wrapped(kind, written)
+                default_factory = self.value(value.default_factory, depth + 1)
+                return self._container_call(class_, default_factory, dict_expression)
+            return dict_expression if class_ is dict else self._container_call(class_, dict_expression)
         items = [self.value(item, depth + 1) for item in value]
-        if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return ast.Call(expression(self.bind(kind, kind.__name__)), items, [])
-        if kind is set and items:
+        if isinstance(value, tuple) and hasattr(class_, "_fields"):
+            return ast.Call(expression(self.bind(class_, class_.__name__)), items, [])
+        if class_ is set and items:
             return ast.Set(items)
-        listed = ast.List(items, ast.Load())
+        list_expression = ast.List(items, ast.Load())
         if isinstance(value, collections.deque):
             length = [ast.Constant(value.maxlen)] if value.maxlen is not None else []
-            return self._wrapped(kind, listed, *length)
+            return self._container_call(class_, list_expression, *length)
         return (
-            ast.Tuple(items, ast.Load()) if kind is tuple else listed if kind is list else self._wrapped(kind, listed)
+            ast.Tuple(items, ast.Load())
+            if class_ is tuple
+            else list_expression
+            if class_ is list
+            else self._container_call(class_, list_expression)
         )
 
-    def _wrapped(self, kind: type, *given: ast.expr) -> ast.expr | None:
+    def _container_call(self, class_: type, *arguments: ast.expr) -> ast.expr | None:
         """Return the constructor's call for a container; ``None`` if its class has its own constructor."""
-        constructors = [inspect.getattr_static(base, "__init__") for base in (kind, kind.__mro__[-2])]
-        is_plain = constructors[0] is constructors[1] and not hasattr(kind, "__post_init__")
-        if kind.__module__ not in {"builtins", "collections"} and kind is not torch.Size and not is_plain:
+        constructors = [inspect.getattr_static(base, "__init__") for base in (class_, class_.__mro__[-2])]
+        is_plain = constructors[0] is constructors[1] and not hasattr(class_, "__post_init__")
+        if class_.__module__ not in {"builtins", "collections"} and class_ is not torch.Size and not is_plain:
             return None
-        return ast.Call(expression(self.bind(kind, kind.__name__)), [*given], [])
+        return ast.Call(expression(self.bind(class_, class_.__name__)), [*arguments], [])
 
     def _tensor(self, tensor: torch.Tensor) -> str:
         is_parameter = isinstance(tensor, torch.nn.Parameter)
         if type(tensor) in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
             text = self._data(tensor.detach())
         else:
-            plain = self._data(_as_plain(tensor))
+            plain = self._data(_plain_tensor(tensor))
             text = f"{plain}.as_subclass({self.bind(type(tensor), type(tensor).__name__)})"
         if is_parameter:
             return f"torch.nn.Parameter({text}{'' if tensor.requires_grad else ', requires_grad=False'})"
@@ -440,97 +456,102 @@ class Writer:
         device = "" if tensor.device.type == "cpu" else f", device={str(tensor.device.type)!r}"
         sizes = ", ".join(map(str, shape)) if shape else "()"
         is_float = dtype.is_floating_point or dtype.is_complex
-        of_dtype = "" if dtype == torch.float32 else f", dtype={dtype}"
+        dtype_argument = "" if dtype == torch.float32 else f", dtype={dtype}"
         if tensor.device.type == "meta":
-            return f"torch.empty({sizes}{of_dtype}{device})"
-        numbers = tensor.numel()
-        if numbers <= (_MAX_EXACT if self._exact else 0 if is_float else _MAX_NUMBERS) and tensor.is_contiguous():
-            if not numbers:
-                return f"torch.empty({sizes}{of_dtype}{device})"
-            known = "" if dtype in {torch.bool, torch.int64} else of_dtype
-            return f"torch.tensor({tensor.tolist()!r}{known}{device})".replace("nan", "float('nan')").replace(
+            return f"torch.empty({sizes}{dtype_argument}{device})"
+        number_count = tensor.numel()
+        if (
+            number_count <= (_MAX_EXACT if self._uses_values else 0 if is_float else _MAX_NUMBERS)
+            and tensor.is_contiguous()
+        ):
+            if not number_count:
+                return f"torch.empty({sizes}{dtype_argument}{device})"
+            written_dtype = "" if dtype in {torch.bool, torch.int64} else dtype_argument
+            return f"torch.tensor({tensor.tolist()!r}{written_dtype}{device})".replace("nan", "float('nan')").replace(
                 "inf", "float('inf')"
             )
         if not tensor.is_contiguous():
-            made = f"torch.empty_strided({shape}, {tuple(tensor.stride())}{of_dtype}{device})"
-            return f"{made}.normal_()" if is_float else f"{made}.copy_({self._data(tensor.contiguous())})"
+            empty_tensor = f"torch.empty_strided({shape}, {tuple(tensor.stride())}{dtype_argument}{device})"
+            return (
+                f"{empty_tensor}.normal_()" if is_float else f"{empty_tensor}.copy_({self._data(tensor.contiguous())})"
+            )
         if is_float:
             has_generator = dtype.itemsize > 1
-            return f"torch.randn({sizes}{of_dtype if has_generator else ''}{device})" + (
+            return f"torch.randn({sizes}{dtype_argument if has_generator else ''}{device})" + (
                 "" if has_generator else f".to({dtype})"
             )
         if dtype == torch.bool:
             return f"torch.rand({sizes}{device}) > 0.5"
-        low, high = (int(tensor.min()), int(tensor.max())) if numbers else (0, 0)
-        of_dtype = "" if dtype == torch.int64 else of_dtype
-        return f"torch.randint({low}, {high + 1}, {shape}{of_dtype}{device})"
+        low, high = (int(tensor.min()), int(tensor.max())) if number_count else (0, 0)
+        dtype_argument = "" if dtype == torch.int64 else dtype_argument
+        return f"torch.randint({low}, {high + 1}, {shape}{dtype_argument}{device})"
 
     def _sparse(self, tensor: torch.Tensor) -> str:
         if tensor.layout not in {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}:
             raise UnwritableError(f"a tensor with the layout {tensor.layout} cannot be written as source text")
-        found = tensor.to_sparse_coo().coalesce()
-        indices, shape = found.indices(), tuple(tensor.shape)
-        where = self._data(indices)
+        coalesced = tensor.to_sparse_coo().coalesce()
+        indices, shape = coalesced.indices(), tuple(tensor.shape)
+        indices_text = self._data(indices)
         if indices.numel() > _MAX_NUMBERS:  # a random index must be below the size of its own dimension
-            rows = (f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: found.sparse_dim()])
-            where = f"torch.stack([{', '.join(rows)}])"
-        made = f"torch.sparse_coo_tensor({where}, {self._data(found.values())}, {shape})"
+            rows = (f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced.sparse_dim()])
+            indices_text = f"torch.stack([{', '.join(rows)}])"
+        sparse_text = f"torch.sparse_coo_tensor({indices_text}, {self._data(coalesced.values())}, {shape})"
         if tensor.layout != torch.sparse_coo:
-            return f"{made}.to_{str(tensor.layout).removeprefix('torch.')}()"
-        return f"{made}.coalesce()" if tensor.is_coalesced() else made
+            return f"{sparse_text}.to_{str(tensor.layout).removeprefix('torch.')}()"
+        return f"{sparse_text}.coalesce()" if tensor.is_coalesced() else sparse_text
 
     def _module_in_its_mode(self, module: torch.nn.Module, depth: int) -> ast.expr:
-        written = self._module(module, depth)
-        if isinstance(written, ast.Name) or module.training:
-            return written
-        return ast.Call(ast.Attribute(written, "eval", ast.Load()), [], [])
+        module_expression = self._module(module, depth)
+        if isinstance(module_expression, ast.Name) or module.training:
+            return module_expression
+        return ast.Call(ast.Attribute(module_expression, "eval", ast.Load()), [], [])
 
     def _module(self, module: torch.nn.Module, depth: int) -> ast.expr:
-        kind = type(module)
+        class_ = type(module)
         children = list(vars(module)["_modules"].values())
-        if kind in {torch.nn.Sequential, torch.nn.ModuleList} and list(vars(module)["_modules"]) == [
+        if class_ in {torch.nn.Sequential, torch.nn.ModuleList} and list(vars(module)["_modules"]) == [
             str(number) for number in range(len(children))
         ]:
-            if self._short:
+            if self._shortens_lists:
                 children = list({type(child): child for child in reversed(children)}.values())[::-1]
             items = [self.value(child, depth + 1) for child in children]
-            given: list[ast.expr] = items if kind is torch.nn.Sequential else [ast.List(items, ast.Load())]
-            return ast.Call(expression(f"torch.nn.{kind.__name__}"), given, [])
-        if kind in {torch.nn.ModuleDict, torch.nn.ParameterDict}:
-            held: dict[str, Any] = dict(module.items())  # type: ignore[operator]
-            return ast.Call(expression(f"torch.nn.{kind.__name__}"), [self.value(held, depth + 1)], [])
-        if not is_of_user(kind):
-            constructed = self._constructed(module, depth) if not self._assembled else None
-            if constructed is not None:
-                return constructed
+            arguments: list[ast.expr] = items if class_ is torch.nn.Sequential else [ast.List(items, ast.Load())]
+            return ast.Call(expression(f"torch.nn.{class_.__name__}"), arguments, [])
+        if class_ in {torch.nn.ModuleDict, torch.nn.ParameterDict}:
+            members: dict[str, Any] = dict(module.items())  # type: ignore[operator]
+            return ast.Call(expression(f"torch.nn.{class_.__name__}"), [self.value(members, depth + 1)], [])
+        if not is_written_by_user(class_):
+            constructor_call = self._constructor_call(module, depth) if not self._assembles_objects else None
+            if constructor_call is not None:
+                return constructor_call
         return self._object(module, depth)
 
     def _optimizer(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
         """Return the constructor's call for an optimizer; its state is that before the first step."""
-        kind = type(optimizer)
+        class_ = type(optimizer)
         groups = optimizer.param_groups
-        words: list[ast.keyword] = []
-        for parameter in (parameters_of(kind) or [])[1:]:
-            given = [group.get(parameter.name, MISSING) for group in groups]
-            is_needed = given[0] is not MISSING and not is_equal(given[0], parameter.default)
-            if is_needed and all(is_equal(given[0], other) for other in given):
-                words.append(ast.keyword(parameter.name, self.value(given[0], depth + 1)))
-        first = self._parameters(groups[0]["params"])
+        keywords: list[ast.keyword] = []
+        for parameter in (parameters_of(class_) or [])[1:]:
+            group_values = [group.get(parameter.name, MISSING) for group in groups]
+            is_needed = group_values[0] is not MISSING and not is_equal(group_values[0], parameter.default)
+            if is_needed and all(is_equal(group_values[0], group_value) for group_value in group_values):
+                keywords.append(ast.keyword(parameter.name, self.value(group_values[0], depth + 1)))
+        first_argument = self._parameters(groups[0]["params"])
         if len(groups) > 1:
             common = {name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)}
-            first = ast.List([self._group(group, common, depth) for group in groups], ast.Load())
-        self._made.add(kind)
-        return ast.Call(expression(self.bind(kind, kind.__name__)), [first], words)
+            first_argument = ast.List([self._group(group, common, depth) for group in groups], ast.Load())
+        self._instantiated_classes.add(class_)
+        return ast.Call(expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
 
     def _group(self, group: dict[str, Any], common: set[str], depth: int) -> ast.expr:
-        """Return a group of parameters, with the options in which it differs from the other groups."""
+        """Return a group of an optimizer's parameters, with the options in which it differs from the other groups."""
         options = {name: value for name, value in group.items() if name != "params" and name not in common}
         values = [self.value(value, depth + 1) for value in options.values()]
         names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
         return ast.Dict(names, [self._parameters(group["params"]), *values])
 
     def _parameters(self, parameters: list[torch.Tensor]) -> ast.expr:
-        """Return the parameters of a group: those of a module, or a list."""
+        """Return the parameters of a group, as those of a module or as a list."""
         for name, module in self._modules.items():
             for path, part in module.named_modules():
                 if [id(parameter) for parameter in part.parameters()] == [id(parameter) for parameter in parameters]:
@@ -544,12 +565,12 @@ class Writer:
                     return f"{self.bind(module, name)}{_path_in_module(path)}"
         return self.bind(parameter, "parameter")
 
-    def _constructed(self, value: Any, depth: int) -> ast.expr | None:
+    def _constructor_call(self, value: Any, depth: int) -> ast.expr | None:
         """Return the constructor's call for an object whose attributes have the names of the parameters."""
         parameters = parameters_of(type(value))
         if parameters is None:
             return None
-        attributes, args, words = attributes_of(value), list[ast.expr](), list[ast.keyword]()
+        attributes, args, keywords = attributes_of(value), list[ast.expr](), list[ast.keyword]()
         for parameter in parameters:
             name, default = parameter.name, parameter.default
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
@@ -564,59 +585,59 @@ class Writer:
             if is_equal(part, default) or is_equal(part, getattr(type(value), name, MISSING)):
                 continue
             try:
-                written = self.value(part, depth + 1)
+                part_expression = self.value(part, depth + 1)
             except UnwritableError:
                 if default is parameter.empty:
                     return None
                 continue
-            if default is parameter.empty and not words and parameter.kind is not parameter.KEYWORD_ONLY:
-                args.append(written)
+            if default is parameter.empty and not keywords and parameter.kind is not parameter.KEYWORD_ONLY:
+                args.append(part_expression)
             else:
-                words.append(ast.keyword(name, written))
-        return ast.Call(expression(self.bind(type(value), type(value).__name__)), args, words)
+                keywords.append(ast.keyword(name, part_expression))
+        return ast.Call(expression(self.bind(type(value), type(value).__name__)), args, keywords)
 
     def _object(self, value: Any, depth: int) -> ast.expr:
         """Return the name of a variable for an object that is made without its constructor."""
-        kind = type(value)
-        if kind.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_of_user(kind)):
-            raise UnwritableError(f"an object of the type {kind.__name__} cannot be written as source text")
-        if is_of_user(kind) and dataclasses.is_dataclass(value) and "__init__" not in own_methods(kind):
-            self._made.add(kind)
+        class_ = type(value)
+        if class_.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_written_by_user(class_)):
+            raise UnwritableError(f"an object of the type {class_.__name__} cannot be written as source text")
+        if is_written_by_user(class_) and dataclasses.is_dataclass(value) and "__init__" not in own_methods(class_):
+            self._instantiated_classes.add(class_)
             fields = [field.name for field in dataclasses.fields(value) if field.init]
-            words = [ast.keyword(field, self.value(getattr(value, field), depth + 1)) for field in fields]
-            return ast.Call(expression(self.bind(kind, kind.__name__)), [], words)
-        if not is_of_user(kind) and not isinstance(value, torch.nn.Module) and not self._assembled:
-            constructed = self._constructed(value, depth)
-            if constructed is not None:
-                return constructed
-        name = self.bind(kind, kind.__name__)
-        variable = self._name(value, lower(kind.__name__))
-        steps: list[ast.stmt] = []
+            keywords = [ast.keyword(field, self.value(getattr(value, field), depth + 1)) for field in fields]
+            return ast.Call(expression(self.bind(class_, class_.__name__)), [], keywords)
+        if not is_written_by_user(class_) and not isinstance(value, torch.nn.Module) and not self._assembles_objects:
+            constructor_call = self._constructor_call(value, depth)
+            if constructor_call is not None:
+                return constructor_call
+        name = self.bind(class_, class_.__name__)
+        variable = self._reserve_name(value, variable_name_for(class_.__name__))
+        statements: list[ast.stmt] = []
         is_module = isinstance(value, torch.nn.Module)
         if is_module:
-            steps += ast.parse(f"torch.nn.Module.__init__({variable})").body
+            statements += ast.parse(f"torch.nn.Module.__init__({variable})").body
         for attribute, part in state_of(value):
             target = f"{variable}.{attribute}"
             if is_module and attribute in vars(value)["_buffers"]:
-                written = ast.unparse(self.value(part, depth + 1))
-                steps += ast.parse(f"{variable}.register_buffer({attribute!r}, {written})").body
+                part_text = ast.unparse(self.value(part, depth + 1))
+                statements += ast.parse(f"{variable}.register_buffer({attribute!r}, {part_text})").body
                 continue
             if not attribute.isidentifier():
                 continue
             assigned = ast.parse(f"{target} = None").body[0]
             assigned.value = self.value(part, depth + 1)  # type: ignore[attr-defined]
-            steps.append(assigned)
+            statements.append(assigned)
         if is_module and not value.training:
-            steps += ast.parse(f"{variable}.training = False").body
+            statements += ast.parse(f"{variable}.training = False").body
         for hooks, method in (
             ("_forward_pre_hooks", "register_forward_pre_hook"),
             ("_forward_hooks", "register_forward_hook"),
         ):
             for hook in getattr(value, hooks, {}).values() if is_module else ():
-                steps += ast.parse(f"{variable}.{method}({ast.unparse(self.value(hook, depth + 1))})").body
-        steps[:0] = ast.parse(f"{variable} = {name}.__new__({name})").body
-        self._objects.append((kind, variable, steps))
-        self._statements += steps
+                statements += ast.parse(f"{variable}.{method}({ast.unparse(self.value(hook, depth + 1))})").body
+        statements[:0] = ast.parse(f"{variable} = {name}.__new__({name})").body
+        self._objects.append((class_, variable, statements))
+        self._statements += statements
         return expression(variable)
 
 
@@ -626,7 +647,7 @@ def _is_array(value: Any) -> bool:
     return numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
 
 
-def _as_plain(tensor: torch.Tensor) -> torch.Tensor:
+def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return the data of a tensor whose class adds only methods."""
     kind = type(tensor)
     if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(kind):

@@ -37,7 +37,7 @@ class Arguments:
         memo, functions
             The same as for :func:`.copies.clone`.
         """
-        args, kwargs = clone((self.args, self.kwargs), memo, functions=functions)
+        args, kwargs = clone((self.args, self.kwargs), memo, copy_function=functions)
         return Arguments(*args, **kwargs)
 
     def mapped(self, change: Callable[[Any], Any]) -> Arguments:

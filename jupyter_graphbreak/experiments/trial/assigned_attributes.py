@@ -19,7 +19,7 @@ _MISSING = object()
 #: Names by which code changes the attributes of objects without an assignment.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 #: The names in ``_SETTERS``, and ``exec``, which runs code given as text.
-_ANY_SETTERS = _SETTERS | {"exec"}
+_SETTERS_AND_EXEC = _SETTERS | {"exec"}
 
 
 class LibraryAttribute(NamedTuple):
@@ -31,9 +31,9 @@ class LibraryAttribute(NamedTuple):
     @property
     def title(self) -> str:
         """The dotted name to show."""
-        named = self.owner if hasattr(self.owner, "__name__") else type(self.owner)
-        module = f"{named.__module__}." if is_instance(named, type) else ""
-        return f"{module}{named.__name__}.{self.name}"
+        named_owner = self.owner if hasattr(self.owner, "__name__") else type(self.owner)
+        module = f"{named_owner.__module__}." if is_instance(named_owner, type) else ""
+        return f"{module}{named_owner.__name__}.{self.name}"
 
     def read(self) -> Any:
         """Return the attribute's value, or a marker if the attribute does not exist."""
@@ -91,17 +91,17 @@ class LibraryOwner(NamedTuple):
         return str(self.owner.__name__)
 
     def content(self) -> dict[str, Any]:
-        """Return the attributes."""
+        """Return the owner's attributes, without special ones."""
         return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
 
     def refill(self, content: dict[str, Any]) -> None:
         """Restore the content that :meth:`content` returned."""
-        now = self.content()
-        for name in now.keys() - content.keys():
-            if not is_library_code(now[name]):
+        current = self.content()
+        for name in current.keys() - content.keys():
+            if not is_library_code(current[name]):
                 delattr(self.owner, name)
         for name, value in content.items():
-            if now.get(name, _MISSING) is not value:
+            if current.get(name, _MISSING) is not value:
                 setattr(self.owner, name, value)
 
 
@@ -163,7 +163,7 @@ class LoadedModules(dict[str, types.ModuleType]):
         return is_own_name or package not in {name, *before}
 
     def restore(self) -> None:
-        """Undo later changes, except imports."""
+        """Undo all changes of ``sys.modules`` since :meth:`now`, except imports."""
         for name in self.now().added_since(self):
             del sys.modules[name]
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
@@ -223,21 +223,21 @@ def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...])
 
 
 def _is_object_of_library(item: Any, holder: Any) -> bool:
-    """Return whether an object with attributes belongs to the module of a library that holds it."""
-    is_held = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
-    return is_held and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
+    """Return whether an object with attributes belongs to a library's module that contains it."""
+    is_in_library_module = is_instance(holder, types.ModuleType) and holder is not sys and is_library_owner(holder)
+    return is_in_library_module and type(getattr(item, "__dict__", None)) is dict and is_library_owner(type(item))
 
 
 def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
     """Return the parts of packages, except single attributes, that functions may change."""
     functions = list(functions)
-    sets_any = any(_ANY_SETTERS & {*function.__code__.co_names} for function in functions)
+    may_set_any_attribute = any(_SETTERS_AND_EXEC & {*function.__code__.co_names} for function in functions)
     parts: dict[int, LibraryPart] = {}
     for function in functions:
-        parts.update((id(called.scope), called) for called in _called_namespaces(function))
-        parts.update((id(named.container), named) for named in _named_containers(function))
-        if sets_any:
-            parts.update((id(passed.owner), passed) for passed in _passed_owners(function))
+        parts.update((id(namespace.scope), namespace) for namespace in _changed_namespaces(function))
+        parts.update((id(container.container), container) for container in _named_containers(function))
+        if may_set_any_attribute:
+            parts.update((id(owner.owner), owner) for owner in _passed_owners(function))
         if _mentions_modules(function.__code__):
             parts[id(sys.modules)] = LoadedModules()
     return list(parts.values())
@@ -272,7 +272,7 @@ def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
     return tuple(result)
 
 
-def _called_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
+def _changed_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
     """Yield the namespaces of libraries that a function changes, judging by the names of the functions it calls."""
     for root, path in _loaded_names(function.__code__):
         owner = _find_object(function, root, path)
@@ -289,8 +289,8 @@ _UNWATCHED_MODULES = frozenset({"sys", "warnings"})
 @functools.lru_cache(maxsize=1024)
 def _mentions_modules(code: types.CodeType) -> bool:
     """Return whether code, or a function inside it, contains the name ``modules``: it may mean ``sys.modules``."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return "modules" in {*code.co_names, *filter(_is_text, code.co_consts)} or any(map(_mentions_modules, inner))
+    inner_codes = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return "modules" in {*code.co_names, *filter(_is_text, code.co_consts)} or any(map(_mentions_modules, inner_codes))
 
 
 def _is_text(value: Any) -> bool:
@@ -343,18 +343,18 @@ def sets_attributes(code: types.CodeType) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and the attribute path of each assignment to an attribute."""
-    result = [*_assignments_in(code)]
+    result = [*_direct_assignments(code)]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             result += _assignments(constant)
     if _SETTERS & {*code.co_names}:
-        result += _named_assignments(code)
+        result += _assignments_by_name(code)
     return tuple(dict.fromkeys(result))
 
 
-def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the same pairs as :func:`_assignments` for calls such as ``setattr(owner, "name", 1)``."""
-    begun = False
+def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the first name and attribute path of each assignment by a call such as ``setattr(owner, "name", 1)``."""
+    in_setter_call = False
     root: str | None = None
     path: tuple[str, ...] = ()
     aliases = _aliases(code)
@@ -362,13 +362,13 @@ def _named_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, .
         name = instruction.argval
         match instruction.opname:
             case "LOAD_GLOBAL" | "LOAD_NAME":
-                begun, root, path = (True, None, ()) if name in _SETTERS else (begun, name, ())
+                in_setter_call, root, path = (True, None, ()) if name in _SETTERS else (in_setter_call, name, ())
             case "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_DEREF" if name in aliases:
                 root, path = aliases[name]
             case "LOAD_ATTR":
                 path = (*path, name)
-            case "LOAD_CONST" if begun:
-                begun = False
+            case "LOAD_CONST" if in_setter_call:
+                in_setter_call = False
                 if root is not None and isinstance(name, str):
                     yield root, (*path, name)
 
@@ -402,7 +402,7 @@ def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
     return aliases
 
 
-def _assignments_in(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _direct_assignments(code: types.CodeType) -> Iterator[tuple[str, tuple[str, ...]]]:
     aliases = _aliases(code)
     unresolved: tuple[None, tuple[str, ...]] = None, ()
     root: str | None

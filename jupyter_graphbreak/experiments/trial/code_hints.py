@@ -1,4 +1,4 @@
-"""Read from a function's code which values lead it to other branches: constants, tested parameters, choices."""
+"""Find values in a function's code that lead it to other branches: constants, tested parameters, choices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 MAX_CONSTANTS = 3
 #: The beginnings of the names of bytecode instructions that test a value.
-_TESTS = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
+_TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: Names with which code reads the ``.grad`` of a tensor.
-_READ_GRADIENTS = frozenset({"grad", "deepcopy"})
+_GRADIENT_READERS = frozenset({"grad", "deepcopy"})
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
 _LOOKUP_FUNCTIONS = frozenset(
@@ -36,11 +36,11 @@ _LOOKUP_FUNCTIONS = frozenset(
 
 
 def tested_parameters(fn: Callable[..., Any]) -> set[str]:
-    """Return the names that code tests as in ``if flag`` or ``not flag``: they are probably truth values."""
+    """Return the parameters that code tests, as in ``if flag`` or ``not flag``: they are probably truth values."""
     names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
-            if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TESTS):
+            if before.opname.startswith("LOAD_FAST") and after.opname.startswith(_TEST_OPCODES):
                 names.add(str(before.argval))
     return names
 
@@ -54,31 +54,33 @@ def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
     return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
 
-def sees_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
+def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
     codes = own_codes(fn, *first.args, *first.kwargs.values())
-    return any(not _READ_GRADIENTS.isdisjoint(code.co_names) for code in codes)
+    return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
 
-def _are_never_indices(_: torch.Tensor) -> bool:
+def _never_indices(_: torch.Tensor) -> bool:
     return False
 
 
 def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
-    used = fn, *first.args, *first.kwargs.values()
-    modules = [item for item in reached(*used) if is_instance(item, torch.nn.Module)]
-    kinds = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used)))
-    looks_up = any(is_instance(module, kinds) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(names)
+    used_objects = fn, *first.args, *first.kwargs.values()
+    modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
+    embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used_objects)))
+    looks_up = any(is_instance(module, embedding_classes) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(
+        names
+    )
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return are_indices if looks_up or is_instance(fn, torch.nn.Module) else _are_never_indices
+    return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else _never_indices
 
 
-def are_indices(value: torch.Tensor) -> bool:
+def look_like_indices(value: torch.Tensor) -> bool:
     """Return whether a tensor may contain indices or counts: non-negative integers."""
-    integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
-    return integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
+    is_integer = value.dtype in {torch.int32, torch.int64} and not value.is_meta
+    return is_integer and value.dim() > 0 and value.numel() > 0 and int(value.min()) >= 0
 
 
 def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
@@ -86,7 +88,7 @@ def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
     # If the string is a key of a dict, the dict's other keys select its other values.
-    keys = [key for known in _dicts_of_names(fn) if value in known for key in known]
+    keys = [key for names in _dicts_of_names(fn) if value in names for key in names]
     constants = [text for text in constants_in_code(fn) if isinstance(text, str) and text.isprintable()]
     return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
 
@@ -112,10 +114,10 @@ def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 
-def other_modes(fn: Callable[..., Any], value: str) -> list[str]:
+def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
     """Return other strings for a string that code compares with constants; the last one equals no constant."""
-    known = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
-    return [*other_choices(fn, value), f"not {value}"] if known else []
+    is_compared = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
+    return [*other_choices(fn, value), f"not {value}"] if is_compared else []
 
 
 def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:

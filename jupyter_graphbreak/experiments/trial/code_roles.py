@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import StackEntry
 
-    Role = Literal["own", "library", "neutral", "exempt", "internal"]
+    Role = Literal["user", "library", "neutral", "exempt", "internal"]
 
 _STDLIB = tuple(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib"))
 _TORCH = os.path.join(os.path.dirname(inspect.getfile(torch)), "")  # noqa: PTH118, PTH120 - compared with names of code objects
@@ -44,7 +44,7 @@ _GENERATED = ("<frozen ", "<eval_with_key>", "<lambda", "<attrs ", "<__array_fun
 _LOGGING_CALLS = {"callHandlers", "handle", "emit"}
 _MAX_DEPTH = 2000
 _PACKAGES = ("site-packages", "dist-packages")
-_LOGGING = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
+_LOGGING_FILE = os.path.join("logging", "__init__.py")  # noqa: PTH118 - compared with names of code objects
 #: The file of the thread that checks whether progress bars are refreshed often enough.
 _MONITOR_FILE = os.path.join("tqdm", "_monitor.py")  # noqa: PTH118 - as above
 #: The function that makes the lock of all progress bars, which Python's resource tracker registers.
@@ -64,7 +64,7 @@ def _role(filename: str) -> Role:
         compiles = filename.startswith(_COMPILER_FOLDERS) and not filename.startswith(_COMPILER_RUNTIME)
         return "exempt" if compiles else "neutral"
     if filename.startswith("<") or not is_library(filename):
-        return "own"
+        return "user"
     if filename.startswith(_STDLIB) and not any(f"{os.sep}{name}{os.sep}" in filename for name in _PACKAGES):
         return "neutral"
     parts = {*PurePath(filename).parts}
@@ -73,9 +73,9 @@ def _role(filename: str) -> Role:
     return "neutral" if parts & _HELPER_PACKAGES else "library"
 
 
-def is_own_code(filename: str) -> bool:
+def is_user_code(filename: str) -> bool:
     """Return whether a file contains user code."""
-    return _role(filename) == "own"
+    return _role(filename) == "user"
 
 
 def is_called_by_user(frame: FrameType) -> bool:
@@ -83,7 +83,7 @@ def is_called_by_user(frame: FrameType) -> bool:
     caller: FrameType | None = frame
     while caller is not None and caller.f_code.co_filename.startswith(_COMPILER_RUNTIME):
         caller = caller.f_back
-    return caller is not None and is_own_code(caller.f_code.co_filename)
+    return caller is not None and is_user_code(caller.f_code.co_filename)
 
 
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
@@ -92,7 +92,7 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
     Effects of PyTorch's compilers, of imports and of log handlers do not count as effects of user code. Nor does a
     progress bar, such as that of ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
     """
-    library: FrameType | None = None
+    library_frame: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook
         frame = frame.f_back
     for _ in range(_MAX_DEPTH):
@@ -100,17 +100,17 @@ def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
             break
         code = frame.f_code
         role = _role(code.co_filename)
-        if role == "own":
+        if role == "user":
             return True, entry_of_frame(frame)
-        if role == "exempt" or (code.co_name in _LOGGING_CALLS and code.co_filename.endswith(_LOGGING)):
+        if role == "exempt" or (code.co_name in _LOGGING_CALLS and code.co_filename.endswith(_LOGGING_FILE)):
             return False, None
         if role == "internal":
             break
-        if role == "library" and library is None:
+        if role == "library" and library_frame is None:
             if code.co_filename.endswith(_MONITOR_FILE) or code.co_name == _LOCK_MAKER:
                 return False, None
-            library = frame
+            library_frame = frame
         frame = frame.f_back
-    if library is None:
+    if library_frame is None:
         return False, None
-    return True, entry_of_frame(library)
+    return True, entry_of_frame(library_frame)

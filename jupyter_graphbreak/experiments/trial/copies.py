@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.digests import digest, is_large, note_shape
 from jupyter_graphbreak.experiments.trial.object_kinds import (
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 #: If a storage is larger than this and a view uses only a small part of it, only the view is copied.
 _MAX_STORAGE_BYTES = 1 << 26
 #: The memo key under which the keys of memory that no run has changed are stored.
-UNCHANGED = "unchanged"
+UNCHANGED_MEMORY = "unchanged"
 _MEMORY_STREAMS = (io.StringIO, io.BytesIO)
 #: Python's hash modules: only the ``copy`` method of their objects can copy them.
-_HASHES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
+_HASH_MODULES = frozenset({"_blake2", "_hashlib", "_hmac", "_md5", "_sha1", "_sha2", "_sha256", "_sha3", "_sha512"})
 #: The name of PIL's type for the content of an image; this type has no module.
-_IMAGE = "ImagingCore"
+_IMAGE_CLASS = "ImagingCore"
 _MISSING = object()
 
 
@@ -73,8 +73,8 @@ def clone(
     value: Any,
     memo: dict[Any, Any] | None = None,
     failed: list[Uncopied] | None = None,
-    functions: Callable[[types.FunctionType], Any] | None = None,
-    blocks: MemoryProvider | None = None,
+    copy_function: Callable[[types.FunctionType], Any] | None = None,
+    memory_provider: MemoryProvider | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
 ) -> Any:
     """Return a copy that shares no mutable state; an object that cannot be copied is returned unchanged.
@@ -90,16 +90,16 @@ def clone(
         The copies made so far, by the ids of the originals.
     failed : list
         Collects the objects that could not be copied.
-    functions : callable
+    copy_function : callable
         Copies a function that an object refers to; without it functions are not copied.
-    blocks : MemoryProvider
+    memory_provider : MemoryProvider
         Provides the memory for copies of large tensors.
     digests : dict
         If given, the copy is for comparison only, and digests replace large tensors. The dict caches the digests of
         unchanged memory.
     """
     with looking_at_tensors(), torch.inference_mode(mode=False):
-        return _Copier({} if memo is None else memo, failed, functions, blocks, digests).copy(value)
+        return _Copier({} if memo is None else memo, failed, copy_function, memory_provider, digests).copy(value)
 
 
 class _Copier:
@@ -107,14 +107,14 @@ class _Copier:
         self,
         memo: dict[Any, Any],
         failed: list[Uncopied] | None,
-        functions: Callable[[types.FunctionType], Any] | None,
-        blocks: MemoryProvider | None,
+        copy_function: Callable[[types.FunctionType], Any] | None,
+        memory_provider: MemoryProvider | None,
         digests: dict[Any, torch.Tensor] | None,
     ) -> None:
         self._memo = memo
         self._failed = failed
-        self._functions = functions
-        self._blocks = blocks
+        self._copy_user_function = copy_function
+        self._memory_provider = memory_provider
         self._digests = digests
 
     def copy(self, value: Any) -> Any:
@@ -129,57 +129,59 @@ class _Copier:
         return result
 
     def _copy(self, value: Any) -> Any:
-        if (refusing := REFUSABLE.instead_of(value)) is not None:
-            return refusing
+        if (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+            return refusing_function
         if is_bound_to_data(value):
-            return self._builtin_method(value)
+            return self._copy_builtin_method(value)
         for kinds, copier in self._first_copiers:
             if is_instance(value, kinds):
                 return copier(self, value)
         if is_code(value):
             return value
-        if (instead := make_stand_in(value, self.copy)) is not None:
-            return instead
+        if (stand_in := make_stand_in(value, self.copy)) is not None:
+            return stand_in
         if is_shared(value):
             return value
         for kinds, copier in self._copiers:
             if is_instance(value, kinds):
                 return copier(self, value)
-        return self._object(value)
+        return self._copy_object(value)
 
-    def _function(self, value: types.FunctionType) -> Any:
-        return value if self._functions is None else self._functions(value)
+    def _copy_function(self, value: types.FunctionType) -> Any:
+        return value if self._copy_user_function is None else self._copy_user_function(value)
 
-    def _method(self, value: types.MethodType) -> Any:
+    def _copy_method(self, value: types.MethodType) -> Any:
         owner = self.copy(value.__self__)
         return value if owner is value.__self__ else types.MethodType(value.__func__, owner)
 
-    def _partial(self, value: functools.partial[Any]) -> Any:
+    def _copy_partial(self, value: functools.partial[Any]) -> Any:
         if type(value) is not functools.partial:
-            return self._object(value)
+            return self._copy_object(value)
         arguments = [self.copy(item) for item in value.args]
         return functools.partial(
             self.copy(value.func), *arguments, **{key: self.copy(item) for key, item in value.keywords.items()}
         )
 
-    def _proxy(self, value: Any, target: Any) -> Any:
+    def _copy_proxy(self, value: Any, target: Any) -> Any:
         """Return a proxy of the same class for a copy of the object that a proxy stands for."""
         result = self.copy(target)
         if result is target:
             return value
-        kind: Any = type(value)
-        if kind in WEAK_PROXIES:
+        cls: Any = type(value)
+        if cls in WEAK_PROXIES:
             return weakref.proxy(result, functools.partial(_keep_alive, result))
         try:
-            proxy = kind.__new__(kind)
+            proxy = cls.__new__(cls)
             if hasattr(value, "_self_wrapper"):  # the proxy calls this function instead of the method of its class
                 wrapper, enabled = self.copy(value._self_wrapper), self.copy(value._self_enabled)  # noqa: SLF001 - of wrapt
-                initialize = next(vars(base)["__init__"] for base in kind.__mro__ if _is_builtin_init(base))
+                initialize = next(vars(base)["__init__"] for base in cls.__mro__ if _is_builtin_init(base))
                 initialize(proxy, result, wrapper, enabled)
             else:
-                proxy_member(kind).__set__(proxy, result)
-            own = next((part for part in gc.get_referents(value) if type(part) is dict and part is not target), {})
-            for name, item in own.items():
+                proxy_member(cls).__set__(proxy, result)
+            proxy_attributes = next(
+                (part for part in gc.get_referents(value) if type(part) is dict and part is not target), {}
+            )
+            for name, item in proxy_attributes.items():
                 setattr(proxy, name, self.copy(item))
         except Exception as error:  # noqa: BLE001 - a subclass may need further arguments
             if self._failed is not None:
@@ -187,55 +189,55 @@ class _Copier:
             return value
         return proxy
 
-    def _lock(self, value: Any) -> Any:
+    def _new_lock(self, value: Any) -> Any:
         """Return a free lock: a trial must not wait for the user's threads."""
         return LOCKS[type(value)]()
 
-    def _generator(self, value: torch.Generator) -> Any:
+    def _copy_generator(self, value: torch.Generator) -> Any:
         result = torch.Generator(value.device)
         result.set_state(value.get_state())
         return result
 
-    def _local(self, value: threading.local) -> Any:
+    def _copy_thread_local(self, value: threading.local) -> Any:
         """Return a copy of a thread-local object with the attributes that this thread sees."""
         result: Any = threading.local.__new__(type(value))
         self._memo[id(value)] = result
-        self._fill(value, result)
+        self._fill_attributes(value, result)
         return result
 
-    def _view(self, value: memoryview) -> Any:
-        whole = self.copy(value.obj)
-        if whole is value.obj or not value.c_contiguous:
-            return self._object(value)  # which fails
-        is_part = value.nbytes != memoryview(whole).nbytes
+    def _copy_memory_view(self, value: memoryview) -> Any:
+        buffer = self.copy(value.obj)
+        if buffer is value.obj or not value.c_contiguous:
+            return self._copy_object(value)  # which fails
+        is_part = value.nbytes != memoryview(buffer).nbytes
         if is_part and (value.readonly or not value.nbytes):
-            return self._object(value)
-        start = _address(value) - _address(memoryview(value.obj)) if is_part else 0
-        view: Any = memoryview(whole).cast("B")[start : start + value.nbytes]
+            return self._copy_object(value)
+        start = _address_of(value) - _address_of(memoryview(value.obj)) if is_part else 0
+        view: Any = memoryview(buffer).cast("B")[start : start + value.nbytes]
         return view.cast(value.format, value.shape)
 
-    def _context(self, value: contextvars.Context) -> Any:
+    def _copy_context(self, value: contextvars.Context) -> Any:
         return value.copy()
 
-    def _read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
+    def _copy_read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
         """Return a view of a copied dict; the view of a class's attributes is returned unchanged."""
         (mapping,) = gc.get_referents(value)
         return value if "__module__" in value else types.MappingProxyType(self.copy(mapping))
 
-    def _weak_mapping(self, value: Any) -> Any:
+    def _copy_weak_mapping(self, value: Any) -> Any:
         result = type(value)()
         for key, item in list(value.items()):
             result[self.copy(key)] = self.copy(item)
         return result
 
-    def _weak_set(self, value: Any) -> Any:
+    def _copy_weak_set(self, value: Any) -> Any:
         return type(value)(self.copy(item) for item in list(value))
 
-    def _builtin_method(self, value: types.BuiltinMethodType) -> Any:
+    def _copy_builtin_method(self, value: types.BuiltinMethodType) -> Any:
         owner = self.copy(value.__self__)
         return value if owner is value.__self__ else getattr(owner, value.__name__)
 
-    def _reference(self, value: weakref.ref[Any]) -> Any:
+    def _copy_reference(self, value: weakref.ref[Any]) -> Any:
         if is_instance(value, weakref.WeakMethod):
             method = value()
             result = self.copy(method) if method is not None else None
@@ -246,89 +248,93 @@ class _Copier:
             return value
         return weakref.ref(result)
 
-    def _container(self, value: Any) -> Any:
+    def _copy_container(self, value: Any) -> Any:
         """Return a copy of a dict, list, tuple or set, or of a subclass with its attributes."""
-        kind: Any = type(value)
-        if _defines_copying(kind):
-            return self._object(value)
+        cls: Any = type(value)
+        if _defines_copying(cls):
+            return self._copy_object(value)
         if is_instance(value, tuple):
-            return self._tuple(value)
-        return self._filled_container(value)
+            return self._copy_tuple(value)
+        return self._copy_item_by_item(value)
 
-    def _filled_container(self, value: Any) -> Any:
+    def _copy_item_by_item(self, value: Any) -> Any:
         """Return a copy of a dict, list or set, made item by item."""
-        kind: Any = type(value)
+        cls: Any = type(value)
         try:
-            result = kind.__new__(kind)
+            result = cls.__new__(cls)
         except Exception:  # noqa: BLE001 - a class whose `__new__` needs arguments
-            return self._object(value)
+            return self._copy_object(value)
         self._memo[id(value)] = result
         if is_instance(value, defaultdict):
             result.default_factory = self.copy(value.default_factory)
         if is_instance(value, dict):
             # Bypass the methods of a subclass, which may do more than store an item.
-            put = OrderedDict.__setitem__ if is_instance(value, OrderedDict) else dict.__setitem__
+            set_item = OrderedDict.__setitem__ if is_instance(value, OrderedDict) else dict.__setitem__
             for key, item in list(dict.items(value)):
-                put(result, self.copy(key), self.copy(item))
+                set_item(result, self.copy(key), self.copy(item))
         elif is_instance(value, list):
             list.extend(result, map(self.copy, list(value)))
         else:
             set.update(result, map(self.copy, list(value)))
-        self._fill(value, result)
+        self._fill_attributes(value, result)
         return result
 
-    def _tuple(self, value: Any) -> Any:
-        kind: Any = type(value)
+    def _copy_tuple(self, value: Any) -> Any:
+        cls: Any = type(value)
         content = [*tuple.__iter__(value)]  # bypasses the methods of a subclass
         parts = [self.copy(item) for item in content]
         if id(value) in self._memo:  # it contains itself
             return self._memo[id(value)]
         if all(part is item for part, item in zip(parts, content, strict=True)):
             return value
-        if kind is tuple:
+        if cls is tuple:
             return tuple(parts)
         try:
-            result = tuple.__new__(kind, parts)
+            result = tuple.__new__(cls, parts)
         except TypeError:  # such as the named tuples of torch
-            return kind(parts)
-        self._fill(value, result)
+            return cls(parts)
+        self._fill_attributes(value, result)
         return result
 
-    def _object(self, value: Any) -> Any:
+    def _copy_object(self, value: Any) -> Any:
         if (target := proxied_by(value)) is not None:
-            return self._proxy(value, target)
-        kind: Any = type(value)
+            return self._copy_proxy(value, target)
+        cls: Any = type(value)
         memo_size = len(self._memo)
         reason = "it has a destructor, which would also run for the copy"
-        if kind in _MEMORY_STREAMS or not any("__del__" in vars(base) for base in kind.__mro__):
-            if not _defines_copying(kind) and has_attributes_only(kind):
+        if cls in _MEMORY_STREAMS or not any("__del__" in vars(base) for base in cls.__mro__):
+            if not _defines_copying(cls) and has_attributes_only(cls):
                 with contextlib.suppress(TypeError):  # a class that Python cannot instantiate
-                    return self._attributes(value)
+                    return self._copy_instance(value)
             try:
                 with self._patched_deepcopy():
                     result = copy.deepcopy(value, self._memo)
-                return self._copy_of_uncopied(value) if result is value else self._separated(value, result)
+                return (
+                    self._copy_object_returned_as_copy(value)
+                    if result is value
+                    else self._separate_attributes(value, result)
+                )
             except Exception as error:  # noqa: BLE001 - open files, whatever the user's __deepcopy__ does
                 reason = description(error)
                 for key in list(self._memo)[memo_size:]:
                     del self._memo[key]  # discard the unfinished copy
-        if kind.__module__ in _HASHES or kind.__name__ == _IMAGE:
+        if cls.__module__ in _HASH_MODULES or cls.__name__ == _IMAGE_CLASS:
             return value.copy()
-        if (instead := stand_in_of_iterator(value)) is not None:
-            return instead
+        if (stand_in := stand_in_of_iterator(value)) is not None:
+            return stand_in
         if self._failed is not None:
             self._failed.append(Uncopied(value, reason))
         return value
 
-    def _separated(self, value: Any, result: Any) -> Any:
-        """Return a copy that a class made, with copies of the attributes that it shares with the original."""
+    def _separate_attributes(self, value: Any, result: Any) -> Any:
+        """Replace the attributes that a copy made by its class shares with the original, and return the copy."""
         if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
-            known = vars(value)
-            shared = {key: item for key, item in vars(result).items() if known.get(key, _MISSING) is item}
+            original_attributes = vars(value)
+            shared = {key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item}
             vars(result).update({key: self.copy(item) for key, item in shared.items() if is_data(item)})
         return result
 
-    def _copy_of_uncopied(self, value: Any) -> Any:
+    def _copy_object_returned_as_copy(self, value: Any) -> Any:
         """Return a copy of an object whose class returns the object itself as its copy, if a run may change it.
 
         Constants of a library are returned unchanged, because the library compares them by identity.
@@ -339,39 +345,39 @@ class _Copier:
         ):
             return value
         if is_instance(value, dict | list | set):
-            return self._filled_container(value)
+            return self._copy_item_by_item(value)
         has_state = attribute_of(value, "__dict__") or any(slot_descriptors(type(value)))
-        return self._attributes(value) if has_state and has_attributes_only(type(value)) else value
+        return self._copy_instance(value) if has_state and has_attributes_only(type(value)) else value
 
-    def _attributes(self, value: Any) -> Any:
+    def _copy_instance(self, value: Any) -> Any:
         """Return a copy, attribute by attribute, of an instance whose classes are all written in Python."""
         self._memo[id(value)] = result = object.__new__(type(value))
-        self._fill(value, result)
+        self._fill_attributes(value, result)
         return result
 
-    def _fill(self, value: Any, result: Any) -> None:
+    def _fill_attributes(self, value: Any, result: Any) -> None:
         """Copy the attributes of an object to a new instance of its class."""
         content = attribute_of(value, "__dict__")
         if isinstance(content, dict) and id(content) in self._memo:  # instances of the class share their attributes
             result.__dict__ = self._memo[id(content)]
         elif isinstance(content, dict):
-            self._memo[id(content)] = own = attribute_of(result, "__dict__")
+            self._memo[id(content)] = copied_attributes = attribute_of(result, "__dict__")
             self._memo.setdefault(id(self._memo), []).append(content)
-            own.update((key, self.copy(item)) for key, item in list(content.items()))
+            copied_attributes.update((key, self.copy(item)) for key, item in list(content.items()))
         for descriptor in slot_descriptors(type(value)):
             with contextlib.suppress(AttributeError):  # an unset slot
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
-    def _graph_module(self, value: torch.fx.GraphModule) -> Any:
+    def _copy_graph_module(self, value: torch.fx.GraphModule) -> Any:
         """Return a copy of a graph module with the same generated class; ``copy.deepcopy`` would generate it again."""
-        return self._attributes(value)
+        return self._copy_instance(value)
 
-    def _tensor(self, value: torch.Tensor) -> Any:
+    def _copy_tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, ``.grad`` and attributes; copies of views also share memory."""
         if not is_plain(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)
-        result = self._digest(value) if use_digest else self._elements(value)
+        result = self._digest_of(value) if use_digest else self._copy_elements(value)
         if is_instance(value, torch.nn.Parameter):
             result = torch.nn.Parameter(result, value.requires_grad)
         elif value.requires_grad:
@@ -403,25 +409,25 @@ class _Copier:
 
     def _copy_subclass_tensor(self, value: torch.Tensor) -> Any:
         """Return a copy of a tensor of a user's class without running code of that class."""
-        self._memo[id(value)] = result = self._elements(value).as_subclass(type(value))
+        self._memo[id(value)] = result = self._copy_elements(value).as_subclass(type(value))
         if value.requires_grad:
             result.requires_grad_()
         if (value.is_leaf or value.retains_grad) and value.grad is not None:
             result.grad = self.copy(value.grad)
-        self._fill(value, result)
+        self._fill_attributes(value, result)
         return result
 
-    def _digest(self, value: torch.Tensor) -> torch.Tensor:
+    def _digest_of(self, value: torch.Tensor) -> torch.Tensor:
         """Return the digest of a large tensor, cached if its memory is unchanged."""
         key = memory_key(value.untyped_storage())
-        if self._digests is None or key not in self._memo.get(UNCHANGED, ()):
+        if self._digests is None or key not in self._memo.get(UNCHANGED_MEMORY, ()):
             return digest(value)
-        part = key, value.storage_offset(), tuple(value.shape), value.stride(), value.dtype
-        if part not in self._digests:
-            self._digests[part] = digest(value)
-        return self._digests[part].detach()
+        digest_key = key, value.storage_offset(), tuple(value.shape), value.stride(), value.dtype
+        if digest_key not in self._digests:
+            self._digests[digest_key] = digest(value)
+        return self._digests[digest_key].detach()
 
-    def _elements(self, value: torch.Tensor) -> torch.Tensor:
+    def _copy_elements(self, value: torch.Tensor) -> torch.Tensor:
         detached = value.detach()
         storage = _storage(detached)
         if storage is None:
@@ -429,8 +435,8 @@ class _Copier:
                 return detached.clone()
         key = memory_key(storage)
         if key not in self._memo:
-            shared = self._blocks.copy_of(value, storage) if self._blocks is not None else None
-            self._memo[key] = storage.clone() if shared is None else shared
+            provided = self._memory_provider.copy_of(value, storage) if self._memory_provider is not None else None
+            self._memo[key] = storage.clone() if provided is None else provided
         result = torch.empty(0, dtype=value.dtype, device=value.device)
         return result.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
 
@@ -441,39 +447,39 @@ class _Copier:
         Torch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and drops
         the ``.grad`` of a parameter.
         """
-        of_tensors, of_parameters = (vars(kind)["__deepcopy__"] for kind in (torch.Tensor, torch.nn.Parameter))
+        copy_tensor, copy_parameter = (vars(cls)["__deepcopy__"] for cls in (torch.Tensor, torch.nn.Parameter))
 
         def deepcopy(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
             if id(tensor) in memo:
                 return memo[id(tensor)]
             if is_plain(tensor) and memo is self._memo:
-                return self._tensor(tensor)
-            return (of_parameters if is_instance(tensor, torch.nn.Parameter) else of_tensors)(tensor, memo)
+                return self._copy_tensor(tensor)
+            return (copy_parameter if is_instance(tensor, torch.nn.Parameter) else copy_tensor)(tensor, memo)
 
         with (
-            patched_here(torch.Tensor, "__deepcopy__", deepcopy),
-            patched_here(torch.nn.Parameter, "__deepcopy__", deepcopy),
+            patched_on_thread(torch.Tensor, "__deepcopy__", deepcopy),
+            patched_on_thread(torch.nn.Parameter, "__deepcopy__", deepcopy),
         ):
             yield
 
     _first_copiers: ClassVar[_Copiers] = (
-        (torch.Tensor, _tensor),
-        (torch.fx.GraphModule, _graph_module),
-        (types.MethodType, _method),
-        (types.FunctionType, _function),
+        (torch.Tensor, _copy_tensor),
+        (torch.fx.GraphModule, _copy_graph_module),
+        (types.MethodType, _copy_method),
+        (types.FunctionType, _copy_function),
     )
     _copiers: ClassVar[_Copiers] = (
-        (weakref.ref, _reference),
-        (functools.partial, _partial),
-        (tuple(LOCKS), _lock),
-        (torch.Generator, _generator),
-        (threading.local, _local),
-        (memoryview, _view),
-        (contextvars.Context, _context),
-        (types.MappingProxyType, _read_only_mapping),
-        ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _weak_mapping),
-        (weakref.WeakSet, _weak_set),
-        ((dict, list, tuple, set), _container),
+        (weakref.ref, _copy_reference),
+        (functools.partial, _copy_partial),
+        (tuple(LOCKS), _new_lock),
+        (torch.Generator, _copy_generator),
+        (threading.local, _copy_thread_local),
+        (memoryview, _copy_memory_view),
+        (contextvars.Context, _copy_context),
+        (types.MappingProxyType, _copy_read_only_mapping),
+        ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _copy_weak_mapping),
+        (weakref.WeakSet, _copy_weak_set),
+        ((dict, list, tuple, set), _copy_container),
     )
 
 
@@ -482,12 +488,12 @@ def memory_key(storage: torch.UntypedStorage) -> tuple[str, int, str]:
     return "memory", storage.data_ptr(), str(storage.device)
 
 
-def _defines_copying(kind: type) -> bool:
+def _defines_copying(cls: type) -> bool:
     """Return whether a class defines how it is copied."""
-    return getattr(kind, "__deepcopy__", None) is not None
+    return getattr(cls, "__deepcopy__", None) is not None
 
 
-def _address(view: memoryview) -> int:
+def _address_of(view: memoryview) -> int:
     return torch.frombuffer(view.cast("B"), dtype=torch.uint8).data_ptr()
 
 
@@ -495,9 +501,9 @@ def _keep_alive(*_: Any) -> None:
     """Do nothing; used as a callback whose bound argument, a copy, stays alive as long as the proxy."""
 
 
-def _is_builtin_init(kind: type) -> bool:
+def _is_builtin_init(cls: type) -> bool:
     """Return whether a class has an ``__init__`` that is not written in Python."""
-    return isinstance(vars(kind).get("__init__"), types.WrapperDescriptorType)
+    return isinstance(vars(cls).get("__init__"), types.WrapperDescriptorType)
 
 
 def _differs_only_in_class(value: torch.Tensor) -> bool:
@@ -506,10 +512,10 @@ def _differs_only_in_class(value: torch.Tensor) -> bool:
     return is_dense and not has_own_dispatch(type(value))
 
 
-def _has_default_copying(kind: type[torch.Tensor]) -> bool:
+def _has_default_copying(cls: type[torch.Tensor]) -> bool:
     """Return whether a class of tensors does not define how it is copied."""
-    own = kind.__mro__[: kind.__mro__.index(torch.Tensor)]
-    return not any("__deepcopy__" in vars(base) for base in own if base is not torch.nn.Parameter)
+    own_classes = cls.__mro__[: cls.__mro__.index(torch.Tensor)]
+    return not any("__deepcopy__" in vars(base) for base in own_classes if base is not torch.nn.Parameter)
 
 
 def _detached_copy(value: torch.Tensor) -> torch.Tensor:
@@ -521,8 +527,8 @@ def _storage(value: torch.Tensor) -> torch.UntypedStorage | None:
     if value.is_meta or value.is_quantized or value.is_inference() or value.is_conj() or value.is_neg():
         return None
     storage = value.untyped_storage()
-    small_part = storage.nbytes() > max(_MAX_STORAGE_BYTES, 4 * value.nbytes)
-    return storage if storage.data_ptr() and not small_part else None
+    uses_small_part = storage.nbytes() > max(_MAX_STORAGE_BYTES, 4 * value.nbytes)
+    return storage if storage.data_ptr() and not uses_small_part else None
 
 
 def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:

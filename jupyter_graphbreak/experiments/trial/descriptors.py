@@ -18,7 +18,7 @@ class Descriptors:
     def __init__(self) -> None:
         self._usable: set[int] = set()
         #: The files of the descriptors to close: the number of a closed descriptor may be used again for another file.
-        self._left: dict[int, tuple[int, int]] = {}
+        self._to_close: dict[int, tuple[int, int]] = {}
 
     def note(self, descriptor: int, *, is_new: bool, is_closed_later: bool) -> None:
         """Remember a descriptor.
@@ -33,36 +33,36 @@ class Descriptors:
         if is_new:
             self._usable.add(descriptor)
         if is_closed_later:
-            self._left[descriptor] = _file_of(descriptor)
+            self._to_close[descriptor] = _file_of(descriptor)
 
     def is_usable(self, descriptor: object) -> bool:
         """Return whether the trial made a descriptor that is not a duplicate of one that was open before."""
         return descriptor in self._usable
 
-    def is_made(self, descriptor: object) -> bool:
+    def was_made(self, descriptor: object) -> bool:
         """Return whether the trial made a descriptor."""
-        return descriptor in self._usable or descriptor in self._left
+        return descriptor in self._usable or descriptor in self._to_close
 
     def note_closed(self, descriptor: Any) -> None:
         """Forget a descriptor that was closed."""
         self._usable.discard(descriptor)
-        self._left.pop(descriptor, None)
+        self._to_close.pop(descriptor, None)
 
     @contextlib.contextmanager
-    def closed(self) -> Iterator[None]:
+    def closing_leftovers(self) -> Iterator[None]:
         """Close the descriptors that a trial in the context makes and leaves open."""
-        usable, left = self._usable, self._left
-        self._usable, self._left = set(usable), {}
+        usable, to_close = self._usable, self._to_close
+        self._usable, self._to_close = set(usable), {}
         try:
             yield
         finally:
-            made, self._usable, self._left = self._left, usable, left
-            _close(made)
+            made, self._usable, self._to_close = self._to_close, usable, to_close
+            _close_all(made)
 
 
-def _close(made: dict[int, tuple[int, int]]) -> None:
-    owned = _owned_by_files() if made else frozenset()
-    for descriptor, file in made.items():
+def _close_all(files: dict[int, tuple[int, int]]) -> None:
+    owned = _owned_by_files() if files else frozenset()
+    for descriptor, file in files.items():
         with contextlib.suppress(OSError):  # it was closed by other means
             if descriptor not in owned and _file_of(descriptor) == file:
                 os.close(descriptor)
@@ -75,8 +75,8 @@ def _file_of(descriptor: int) -> tuple[int, int]:
 
 def _owned_by_files() -> frozenset[int]:
     """Return the descriptors that open files will close."""
-    kept = [item for item in gc.get_objects() if issubclass(type(item), io.FileIO)]
-    return frozenset(item.fileno() for item in kept if not item.closed and item.closefd)
+    files = [item for item in gc.get_objects() if issubclass(type(item), io.FileIO)]
+    return frozenset(item.fileno() for item in files if not item.closed and item.closefd)
 
 
 #: The descriptors of the present trial, and of the trials that it is part of.

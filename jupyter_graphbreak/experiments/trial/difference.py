@@ -34,7 +34,7 @@ _ASSERTIONS = ("Runtime assertion failed", "Expected cond to be True")
 #: The message of a failed check in a graph, if the program's own message was not a constant.
 _UNNAMED_CHECK = "check failed"
 #: Messages of errors that lists and other sequences raise, but tensors do not.
-_MESSAGES_OF_SEQUENCES = re.compile(r"index out of range$|^pop ")
+_SEQUENCE_ERRORS = re.compile(r"index out of range$|^pop ")
 #: The relations between aliases, in the form that follows "makes the result".
 _INFINITIVES = {"is": "be", "shares memory with": "share memory with"}
 #: Parts that may differ between the texts of equal results: last digits, gradient functions, addresses.
@@ -79,24 +79,24 @@ def differences(
         Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
     if expected.raised is not None or actual.raised is not None:
-        items = list(_exceptions(expected, actual))
+        items = list(_exception_differences(expected, actual))
     else:
         text = difference(expected.value, actual.value, values=values)
         items = [] if text is None else [Difference("value", f"returns {text}")]
-    items += _named_values(
+    items += _differences_by_name(
         "argument", "the argument ", expected.arguments, actual.arguments, values=values, varying=varying
     )
     if not any(item.kind in {"value", "exception"} for item in items):
-        items += _layouts(expected, actual)
-        items += _signs_of_zero(expected, actual) if values and signs_of_zero else ()
-        items += _requires_grad(expected, actual)
-        items += _gradients(expected, actual, values=values)
-        items += _aliasing(expected, actual)
-        items += _replaced(expected, actual)
-    items += _left_grad(expected, actual, values=values)
-    items += _state(expected, actual, values=values, varying=varying)
-    items += _named_values("state", "the ", expected.modes, actual.modes, values=True)
-    items += _effects(expected, actual, values=values)
+        items += _layout_differences(expected, actual)
+        items += _zero_sign_differences(expected, actual) if values and signs_of_zero else ()
+        items += _requires_grad_differences(expected, actual)
+        items += _gradient_differences(expected, actual, values=values)
+        items += _aliasing_differences(expected, actual)
+        items += _replacement_differences(expected, actual)
+    items += _left_grad_differences(expected, actual, values=values)
+    items += _state_differences(expected, actual, values=values, varying=varying)
+    items += _differences_by_name("state", "the ", expected.modes, actual.modes, values=True)
+    items += _effect_differences(expected, actual, values=values)
     if values:
         items += [
             Difference("random state", f"leaves the random numbers of {name} in a different state")
@@ -114,7 +114,7 @@ def varying_state(one: Result, other: Result) -> frozenset[str]:
     return varying_places(one.arguments, other.arguments) | varying_places(one.state, other.state)
 
 
-def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
+def _exception_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     original, changed = expected.raised, actual.raised
     if original is None:
         yield Difference(
@@ -124,36 +124,44 @@ def _exceptions(expected: Result, actual: Result) -> Iterator[Difference]:
         yield Difference(
             "exception", f"returns {show(actual.value)}, but the original raises {describe_error(original)}"
         )
-    elif type(original) is not type(changed) or not same_text(_message(original), _message(changed)):
+    elif type(original) is not type(changed) or not is_same_text(_message(original), _message(changed)):
         # Each operation rejects an input with its own message, and Dynamo wraps errors in a subclass of RuntimeError.
-        in_other_words = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
+        is_reworded = is_raised_by_operation(original) and isinstance(changed, RuntimeError | IndexError)
         text = f"raises {describe_error(changed)}, but the original raises {describe_error(original)}"
-        yield Difference("different error" if in_other_words or _is_assertion(original, changed) else "exception", text)
-    elif (what := difference(_attributes_of_error(original), _attributes_of_error(changed))) is not None:
-        yield Difference("exception", f"raises {type(changed).__name__} with different attributes: {what}")
+        yield Difference("different error" if is_reworded or _is_failed_check(original, changed) else "exception", text)
+    elif (
+        attribute_difference := difference(_attributes_of_error(original), _attributes_of_error(changed))
+    ) is not None:
+        yield Difference(
+            "exception", f"raises {type(changed).__name__} with different attributes: {attribute_difference}"
+        )
 
 
 def _attributes_of_error(error: BaseException) -> dict[str, Any]:
     """Return the attributes of an exception, apart from its notes, and the class of the exception's cause."""
-    own = {name: value for name, value in vars(error).items() if not name.startswith("_")}
-    return {**own, "cause": type(error.__cause__).__name__}
+    public_attributes = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    return {**public_attributes, "cause": type(error.__cause__).__name__}
 
 
 def is_raised_by_operation(error: BaseException) -> bool:
     """Return whether an operation of PyTorch raised an exception, rather than a Python statement."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    is_known = type(error) is RuntimeError or (
-        type(error) is IndexError and not _MESSAGES_OF_SEQUENCES.search(_message(error))
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    may_be_of_operation = type(error) is RuntimeError or (
+        type(error) is IndexError and not _SEQUENCE_ERRORS.search(_message(error))
     )
-    if not is_known or last is None:
+    if not may_be_of_operation or traceback is None:
         return False
-    here = (step for step in dis.get_instructions(last.tb_frame.f_code) if step.offset == last.tb_lasti)
-    return not any(step.opname in {"RAISE_VARARGS", "RERAISE"} for step in here)
+    raising_instructions = (
+        instruction
+        for instruction in dis.get_instructions(traceback.tb_frame.f_code)
+        if instruction.offset == traceback.tb_lasti
+    )
+    return not any(instruction.opname in {"RAISE_VARARGS", "RERAISE"} for instruction in raising_instructions)
 
 
-def _is_assertion(original: BaseException, changed: BaseException) -> bool:
+def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
     """Return whether a check in a graph failed for an input that the original rejects, with the same message if any."""
     if type(changed) is not RuntimeError:
         return False
@@ -179,7 +187,7 @@ def _message(error: BaseException | None) -> str:
         return ""
 
 
-def _named_values(
+def _differences_by_name(
     kind: Kind,
     prefix: str,
     expected: dict[str, Any],
@@ -198,37 +206,39 @@ def _named_values(
             yield Difference(kind, f"sets {prefix}{name}, which the original does not")
 
 
-def _state(expected: Result, actual: Result, *, values: bool, varying: frozenset[str]) -> Iterator[Difference]:
-    def changed(result: Result, name: str) -> bool:
+def _state_differences(
+    expected: Result, actual: Result, *, values: bool, varying: frozenset[str]
+) -> Iterator[Difference]:
+    def has_changed(result: Result, name: str) -> bool:
         return name in result.state and (
-            name not in result.before or difference(result.before[name], result.state[name]) is not None
+            name not in result.state_before or difference(result.state_before[name], result.state[name]) is not None
         )
 
     for name in dict.fromkeys([*expected.state, *actual.state]):
         if _starts_differently(expected, actual, name):
-            yield from _state_by_part(expected, actual, name, values=values)
+            yield from _state_differences_by_part(expected, actual, name, values=values)
         elif name in expected.state and name in actual.state:
             text = difference(expected.state[name], actual.state[name], values=values, varying=varying, root=name)
-            if text is not None and (changed(expected, name) or changed(actual, name)):
+            if text is not None and (has_changed(expected, name) or has_changed(actual, name)):
                 yield Difference("state", f"leaves {name} different: {text}")
-        elif changed(expected, name):
+        elif has_changed(expected, name):
             yield Difference("state", f"does not change {name} as the original does")
-        elif changed(actual, name):
+        elif has_changed(actual, name):
             yield Difference("state", f"changes {name}, which the original does not")
 
 
 def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
     """Return whether a part of the state already differed before the two runs, for example because a switch set it."""
-    everywhere = all(name in states for run in (expected, actual) for states in (run.before, run.state))
-    return everywhere and difference(expected.before[name], actual.before[name]) is not None
+    is_everywhere = all(name in states for run in (expected, actual) for states in (run.state_before, run.state))
+    return is_everywhere and difference(expected.state_before[name], actual.state_before[name]) is not None
 
 
-def _state_by_part(expected: Result, actual: Result, name: str, *, values: bool) -> Iterator[Difference]:
+def _state_differences_by_part(expected: Result, actual: Result, name: str, *, values: bool) -> Iterator[Difference]:
     """Compare the parts of the state that a run changed; the others differed before."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))
-        for states in (expected.before, expected.state, actual.before, actual.state)
+        for states in (expected.state_before, expected.state, actual.state_before, actual.state)
     )  # fmt: skip
 
     def differ(one: Any, other: Any, *, values: bool = True) -> bool:
@@ -238,30 +248,37 @@ def _state_by_part(expected: Result, actual: Result, name: str, *, values: bool)
 
     for place in dict.fromkeys([*before_expected, *after_expected, *before_actual, *after_actual]):
         one, other = after_expected.get(place, missing), after_actual.get(place, missing)
-        touched = differ(before_expected.get(place, missing), one) or differ(before_actual.get(place, missing), other)
-        if touched and differ(one, other, values=values):
+        has_changed = differ(before_expected.get(place, missing), one) or differ(
+            before_actual.get(place, missing), other
+        )
+        if has_changed and differ(one, other, values=values):
             yield Difference("state", f"leaves {place} different")
 
 
-def _layouts(expected: Result, actual: Result) -> Iterator[Difference]:
+def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     for place, (kind, strides) in expected.layouts.items():
-        other = actual.layouts.get(place)
-        if other is None:
+        actual_layout = actual.layouts.get(place)
+        if actual_layout is None:
             continue
-        if other.kind is not kind:
-            yield Difference("value", f"makes {place} a {other.kind.__name__} instead of a {kind.__name__}")
-        elif other.strides != strides:
-            yield Difference("layout", f"makes the strides of {place} {other.strides} instead of {strides}")
+        if actual_layout.kind is not kind:
+            yield Difference("value", f"makes {place} a {actual_layout.kind.__name__} instead of a {kind.__name__}")
+        elif actual_layout.strides != strides:
+            yield Difference("layout", f"makes the strides of {place} {actual_layout.strides} instead of {strides}")
 
 
-def _signs_of_zero(expected: Result, actual: Result) -> Iterator[Difference]:
-    others = dict(named_tensors(actual.value, RESULT))
+def _zero_sign_differences(expected: Result, actual: Result) -> Iterator[Difference]:
+    actual_tensors = dict(named_tensors(actual.value, RESULT))
     for place, tensor in named_tensors(expected.value, RESULT):
-        other = others.get(place)
-        if other is None or not _is_dense_float(tensor) or not _is_dense_float(other) or tensor.shape != other.shape:
+        actual_tensor = actual_tensors.get(place)
+        if (
+            actual_tensor is None
+            or not _is_dense_float(tensor)
+            or not _is_dense_float(actual_tensor)
+            or tensor.shape != actual_tensor.shape
+        ):
             continue
-        is_zero = (tensor == 0) & (other == 0)
-        if bool((tensor.signbit() != other.signbit())[is_zero].any()):
+        is_zero = (tensor == 0) & (actual_tensor == 0)
+        if bool((tensor.signbit() != actual_tensor.signbit())[is_zero].any()):
             yield Difference("sign of zero", f"changes the sign of a zero in {place}")
 
 
@@ -269,45 +286,47 @@ def _is_dense_float(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.layout == torch.strided and not tensor.is_nested
 
 
-def _requires_grad(expected: Result, actual: Result) -> Iterator[Difference]:
+def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     gradients = actual.gradients
-    only_zeros = expected.gradients is None and gradients is not None and not any(map(_is_nonzero, gradients.values()))
+    has_only_zeros = (
+        expected.gradients is None and gradients is not None and not any(map(_is_nonzero, gradients.values()))
+    )
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
-            what = ("no gradient", "does") if required else ("a gradient", "does not")
-            further: Kind = "needless gradient" if only_zeros else "further gradient"
-            kind: Kind = "requires_grad" if required else further
-            yield Difference(kind, f"makes {place} require {what[0]}, but the original {what[1]}")
+            wording = ("no gradient", "does") if required else ("a gradient", "does not")
+            kind_of_surplus: Kind = "needless gradient" if has_only_zeros else "further gradient"
+            kind: Kind = "requires_grad" if required else kind_of_surplus
+            yield Difference(kind, f"makes {place} require {wording[0]}, but the original {wording[1]}")
 
 
 def _is_nonzero(gradient: torch.Tensor | None) -> bool:
     return gradient is not None and bool(gradient.count_nonzero())
 
 
-def _gradients(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
-    if (expected.backward is None) != (actual.backward is None):
-        failed = describe_error(actual.backward or expected.backward)
+def _gradient_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+    if (expected.backward_error is None) != (actual.backward_error is None):
+        described_error = describe_error(actual.backward_error or expected.backward_error)
         yield Difference(
             "gradient",
-            f"raises {failed} in the backward pass, but the original raises nothing"
-            if actual.backward is not None
-            else f"raises nothing in the backward pass, but the original raises {failed}",
+            f"raises {described_error} in the backward pass, but the original raises nothing"
+            if actual.backward_error is not None
+            else f"raises nothing in the backward pass, but the original raises {described_error}",
         )
         return
-    if type(expected.backward) is not type(actual.backward):
-        texts = describe_error(actual.backward), describe_error(expected.backward)
+    if type(expected.backward_error) is not type(actual.backward_error):
+        texts = describe_error(actual.backward_error), describe_error(expected.backward_error)
         yield Difference("gradient", "raises {} in the backward pass, but the original raises {}".format(*texts))
     original, changed = expected.gradients, actual.gradients
     if original is None or changed is None:
-        return  # `_requires_grad` reports this
+        return  # `_requires_grad_differences` reports this
     largest = largest_number(original.values())
     for place in sorted(original.keys() | changed.keys()):
-        item = _gradient(place, original.get(place), changed.get(place), largest, values=values)
+        item = _gradient_difference(place, original.get(place), changed.get(place), largest, values=values)
         if item is not None:
             yield item
 
 
-def _gradient(
+def _gradient_difference(
     place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, largest: float, *, values: bool
 ) -> Difference | None:
     if expected is None and actual is None:
@@ -325,85 +344,91 @@ def _gradient(
     )
 
 
-def _left_grad(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+def _left_grad_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
     for place in sorted(expected.left_grad.keys() & actual.left_grad.keys()):
         text = difference(expected.left_grad[place], actual.left_grad[place], values=values)
         if text is not None:
             yield Difference("gradient", f"leaves a different .grad on {place}: {text}")
 
 
-def _aliasing(expected: Result, actual: Result) -> Iterator[Difference]:
-    nothing: tuple[str, frozenset[str]] = ("", frozenset())
+def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Difference]:
+    no_alias: tuple[str, frozenset[str]] = ("", frozenset())
     for place in sorted(expected.places & actual.places):
-        how, others = expected.aliases.get(place, nothing)
-        how_now, others_now = actual.aliases.get(place, nothing)
-        known, known_now = others & actual.places, others_now & expected.places
-        if (bool(others), how, known) == (bool(others_now), how_now, known_now):
+        relation, others = expected.aliases.get(place, no_alias)
+        actual_relation, actual_others = actual.aliases.get(place, no_alias)
+        shared_others, actual_shared_others = others & actual.places, actual_others & expected.places
+        if (bool(others), relation, shared_others) == (bool(actual_others), actual_relation, actual_shared_others):
             continue
-        if not place.startswith(RESULT) and not known and not known_now:
+        if not place.startswith(RESULT) and not shared_others and not actual_shared_others:
             continue  # only one of the two programs reads these names
-        before = f"it {how} {min(known or others)}" if others else "it is a separate object"
-        after = f"{_INFINITIVES[how_now]} {min(known_now or others_now)}" if others_now else "a separate object"
+        before = f"it {relation} {min(shared_others or others)}" if others else "it is a separate object"
+        after = (
+            f"{_INFINITIVES[actual_relation]} {min(actual_shared_others or actual_others)}"
+            if actual_others
+            else "a separate object"
+        )
         yield Difference("aliasing", f"makes {place} {after}, but in the original {before}")
 
 
-def _replaced(expected: Result, actual: Result) -> Iterator[Difference]:
+def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     """Yield the tensors that only the original changes in place: other references to them would keep the old values."""
-    for place, is_changed in expected.kept.items():
-        if is_changed and place in actual.places and place not in actual.kept:
+    for place, is_changed in expected.changed_in_place.items():
+        if is_changed and place in actual.places and place not in actual.changed_in_place:
             yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")
 
 
-def _effects(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+def _effect_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
     original, changed = expected.effects, actual.effects
     for kind, verb, before, after in (
         ("printed", "prints", original.printed, changed.printed),
         ("stderr", "writes to stderr", original.stderr, changed.stderr),
     ):
-        if not same_text(before, after) if values else bool(before) != bool(after):
-            left, right = _first_differing_lines(before, after)
-            yield Difference(kind, f"{verb} {right}, but the original {verb} {left}")  # type: ignore[arg-type]
+        if not is_same_text(before, after) if values else bool(before) != bool(after):
+            expected_line, actual_line = _first_differing_lines(before, after)
+            yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
     warned = [[f"{category}: {text}" for category, text in effects.warned] for effects in (original, changed)]
     logged = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (original, changed)]
-    differs = [
-        *_messages("warned", "warns", *warned, values=values),
-        *_messages("logged", "logs", *logged, values=values),
+    message_differences = [
+        *_message_differences("warned", "warns", *warned, values=values),
+        *_message_differences("logged", "logs", *logged, values=values),
     ]
-    yield from differs
+    yield from message_differences
     if (
         values
-        and not differs
-        and same_text(original.printed, changed.printed)
-        and same_text(original.stderr, changed.stderr)
+        and not message_differences
+        and is_same_text(original.printed, changed.printed)
+        and is_same_text(original.stderr, changed.stderr)
     ):
         kinds = [[kind for kind, _ in effects.order] for effects in (original, changed)]
-        in_order = kinds[0] == kinds[1] and all(
-            same_text(one, other) for (_, one), (_, other) in zip(original.order, changed.order, strict=True)
+        is_in_order = kinds[0] == kinds[1] and all(
+            is_same_text(one, other) for (_, one), (_, other) in zip(original.order, changed.order, strict=True)
         )
-        if not in_order:
+        if not is_in_order:
             yield Difference("printed", "prints, warns and logs in a different order")
 
 
-def _messages(
+def _message_differences(
     kind: Kind, verb: str, expected: Sequence[str], actual: Sequence[str], *, values: bool
 ) -> Iterator[Difference]:
     if not values:
         expected, actual = expected[:1] if not actual else [], actual[:1] if not expected else []
-    elif len(expected) == len(actual) and all(map(same_text, expected, actual)):
+    elif len(expected) == len(actual) and all(map(is_same_text, expected, actual)):
         return
-    lost, new = (
+    missing, extra = (
         list((Counter(expected) - Counter(actual)).elements()),
         list((Counter(actual) - Counter(expected)).elements()),
     )
-    for text in lost[:1]:
-        yield Difference(kind, f"{verb} {_quote(new[0]) if new else 'nothing'}, but the original {verb} {_quote(text)}")
-    if new and not lost:
-        yield Difference(kind, f"{verb} {_quote(new[0])}, but the original {verb} nothing")
-    if not lost and not new and values:
+    for text in missing[:1]:
+        yield Difference(
+            kind, f"{verb} {_quote(extra[0]) if extra else 'nothing'}, but the original {verb} {_quote(text)}"
+        )
+    if extra and not missing:
+        yield Difference(kind, f"{verb} {_quote(extra[0])}, but the original {verb} nothing")
+    if not missing and not extra and values:
         yield Difference(kind, f"{verb} the same in a different order")
 
 
-def same_text(expected: str, actual: str) -> bool:
+def is_same_text(expected: str, actual: str) -> bool:
     """Return whether two texts are equal, apart from the last digits of numbers, addresses and gradient functions.
 
     Progress bars are compared in their last state, without times: how often a bar is drawn depends on the time.
@@ -415,7 +440,7 @@ def same_text(expected: str, actual: str) -> bool:
     expected, actual = (_INCIDENTAL_TEXT.sub("", text) for text in (expected, actual))
     if _NUMBER.sub("#", expected) != _NUMBER.sub("#", actual):
         return False
-    return all(map(_same_number, _NUMBER.findall(expected), _NUMBER.findall(actual)))
+    return all(map(_is_same_number, _NUMBER.findall(expected), _NUMBER.findall(actual)))
 
 
 def _last_states(text: str) -> str:
@@ -423,23 +448,23 @@ def _last_states(text: str) -> str:
     return "\n".join(_TIMES.sub("", line.rpartition("\r")[2]) for line in text.split("\n"))
 
 
-def _same_number(expected: str, actual: str) -> bool:
+def _is_same_number(expected: str, actual: str) -> bool:
     """Return whether two printed numbers are equal up to one unit in the last place, from the third decimal on."""
     decimals = len(expected.partition("e")[0].partition(".")[2])
     scale = 10.0 ** int(expected.partition("e")[2] or 0)
     unit = scale * 10.0**-decimals if decimals >= 3 else 0.0  # noqa: PLR2004
-    left, right = float(expected), float(actual)
-    return abs(left - right) <= max(1.01 * unit, 1e-5 * abs(left))
+    expected_value, actual_value = float(expected), float(actual)
+    return abs(expected_value - actual_value) <= max(1.01 * unit, 1e-5 * abs(expected_value))
 
 
 def _first_differing_lines(before: str, after: str) -> tuple[str, str]:
     """Return the first lines in which two texts differ, quoted."""
-    left, right = before.splitlines(), after.splitlines()
-    for index, (one, other) in enumerate(zip(left, right, strict=False)):
-        if not same_text(one, other):
-            return _quote(left[index]), _quote(right[index])
-    start = min(len(left), len(right))
-    return _quote("\n".join(left[start:])), _quote("\n".join(right[start:]))
+    lines_before, lines_after = before.splitlines(), after.splitlines()
+    for index, (one, other) in enumerate(zip(lines_before, lines_after, strict=False)):
+        if not is_same_text(one, other):
+            return _quote(lines_before[index]), _quote(lines_after[index])
+    start = min(len(lines_before), len(lines_after))
+    return _quote("\n".join(lines_before[start:])), _quote("\n".join(lines_after[start:]))
 
 
 def _quote(text: str) -> str:

@@ -11,7 +11,7 @@ import torch
 #: Smaller tensors are compared element by element. The number does not depend on the dtype, so that a result and the
 #: same result in double precision are treated alike.
 _MIN_ELEMENTS = 1 << 18
-#: The number of neighbouring elements in a row, and the number of weighted sums that a row is reduced to.
+#: The number of neighboring elements in a row, and the number of weighted sums that a row is reduced to.
 _ELEMENTS, _SUMS = 1024, 8
 #: The number of rows that are reduced at once.
 _CHUNK_ROWS = 512
@@ -33,19 +33,19 @@ def is_large(value: torch.Tensor) -> bool:
 def digest(value: torch.Tensor) -> torch.Tensor:
     """Return a small tensor that represents a large one.
 
-    Each element of the digest is a randomly weighted sum of neighbouring elements, of the same magnitude as an element.
+    Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element.
     If two digests agree up to rounding, so do their tensors; the digest of a zero tensor is zero.
     """
     elements = value.detach().reshape(-1)
-    wide = elements.numel() // _ELEMENTS * _ELEMENTS
-    rows = elements[:wide].view(-1, _ELEMENTS)
+    elements_in_rows = elements.numel() // _ELEMENTS * _ELEMENTS
+    rows = elements[:elements_in_rows].view(-1, _ELEMENTS)
     # Neither autocast nor the matmul precision settings affect double precision.
-    weights = _weights().to(value.device)
+    weights = _random_weights().to(value.device)
     parts = [
         (rows[start : start + _CHUNK_ROWS].double() @ weights).to(value.dtype)
         for start in range(0, len(rows), _CHUNK_ROWS)
     ]
-    return torch.cat([*(part.reshape(-1) for part in parts), elements[wide:]])
+    return torch.cat([*(part.reshape(-1) for part in parts), elements[elements_in_rows:]])
 
 
 def note_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:
@@ -60,7 +60,7 @@ def shape_of(value: torch.Tensor) -> torch.Size:
 
 
 @functools.cache
-def _weights() -> torch.Tensor:
+def _random_weights() -> torch.Tensor:
     generator = torch.Generator().manual_seed(20)
     numbers = torch.randn(_ELEMENTS, _SUMS, generator=generator, device="cpu", dtype=torch.float64)
     return numbers / math.sqrt(_ELEMENTS)

@@ -19,8 +19,8 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     indices_test,
     names_in_code,
     other_choices,
-    other_modes,
-    sees_gradients,
+    other_strings,
+    reads_gradients,
     tested_parameters,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
@@ -82,11 +82,11 @@ _WITH_GRADIENT = "tensors that have a .grad"
 #: The maximum number of parameters whose tensors get one more dimension.
 _MAX_RAISED_RANKS = 3
 #: Values that a caller may pass in place of a tensor that the function tests.
-_NO_TENSORS: tuple[Any, ...] = (None, [])
+_TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: The number of tensors among which every pair is tried with shared memory.
-_MAX_SHARING = 3
+_MAX_SHARING_TENSORS = 3
 #: Names with which code reads the number in a tensor.
-_READ_NUMBERS = frozenset({"item", "tolist", "int", "float"})
+_NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 
 
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
@@ -113,11 +113,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     }
     sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
     numbers = [
-        (f"{what}{suffix}", map_tensors(changed, change))
-        for what, changed in _edge_python_values(first, fn)
+        (f"{description}{suffix}", map_tensors(changed, change))
+        for description, changed in _edge_python_values(first, fn)
         for suffix, change in sides.items()
     ]
-    for what, arguments in itertools.chain(
+    for description, arguments in itertools.chain(
         _few_row_changes(first, fn),
         numbers,
         _extreme_value_changes(first, fn),
@@ -125,29 +125,29 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         _length_changes(first),
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
-            yield Input(arguments, describe(what, arguments, fn), special=True)
+            yield Input(arguments, describe(description, arguments, fn), is_special=True)
     settings: list[dict[str, Any]] = [
-        {place: other}
+        {place: new_value}
         for place, value in state.items()
-        for other in (other_modes(fn, value) if type(value) is str else _edge_values(value))
+        for new_value in (other_strings(fn, value) if type(value) is str else _edge_values(value))
     ]
     zeros = {place: 0 for place, value in state.items() if type(value) is int}
     settings += [zeros] if len(zeros) > 1 else []
     for values in settings:
-        what = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+        description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
         for suffix, change in sides.items():
             arguments = map_tensors(first, change)
-            yield Input(arguments, describe(f"{what}{suffix}", arguments, fn), special=True, state=values)
-    for what, kind, arguments in itertools.chain(
+            yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
+    for description, kind, arguments in itertools.chain(
         _gradients_with_numbers(first, fn), _kind_changes(first, fn, may_be_indices)
     ):
-        yield Input(arguments, describe(what, arguments, fn), special=True, other_kind=kind)
-    if sees_gradients(first, fn):
-        given = functools.partial(_give_gradient, unchanged)
-        arguments = map_tensors(first, given)
-        values = {place: given(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
+        yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
+    if reads_gradients(first, fn):
+        give_gradient = functools.partial(_with_grad, unchanged)
+        arguments = map_tensors(first, give_gradient)
+        values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
         example = describe(_WITH_GRADIENT, arguments, fn)
-        yield Input(arguments, example, special=True, state=values, other_kind=_WITH_GRADIENT)
+        yield Input(arguments, example, is_special=True, state=values, other_kind=_WITH_GRADIENT)
 
 
 def _kind_changes(
@@ -155,30 +155,30 @@ def _kind_changes(
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with tensors of other kinds, whose values lead to both sides of most branches."""
     values: dict[str, Change] = {
-        "": _triple,
-        ", negated": lambda tensor: negated(_triple(tensor)),
+        "": _tripled,
+        ", negated": lambda tensor: negated(_tripled(tensor)),
         ", zero": torch.zeros_like,
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
-        for description, make_values in values.items():
+        for suffix, make_values in values.items():
             changed = unless(may_be_indices, functools.partial(change, make_values), unchanged)
-            yield f"{kind}{description}", kind, map_tensors(first, changed)
-    yield "all tensors empty", "empty tensors", map_tensors(first, _empty)
+            yield f"{kind}{suffix}", kind, map_tensors(first, changed)
+    yield "all tensors empty", "empty tensors", map_tensors(first, _without_rows)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_RAISED_RANKS]:
         if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
-            changed = functools.partial(_change_only, {id(tensor) for tensor in tensors}, _with_dimension)
+            changed = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, _with_extra_dimension)
             kind = f"{name} {WITH_DIMENSION}"
             yield kind, kind, map_tensors(first, changed)
-    for name, what, arguments in _shrunk_arguments(first, fn):
+    for name, description, arguments in _shrunk_arguments(first, fn):
         if _shares_a_size(first, fn, name):
-            kind = f"{what}, {OF_ANOTHER_SIZE}"
-            yield what, kind, arguments
+            kind = f"{description}, {OF_ANOTHER_SIZE}"
+            yield description, kind, arguments
             # If all numbers are equal, a broadcast row gives the same result: other numbers reveal it.
-            others: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
-            for description, make_values in others.items():
+            number_changes: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
+            for suffix, make_values in number_changes.items():
                 yield (
-                    f"{what}, all tensors {description}",
+                    f"{description}, all tensors {suffix}",
                     kind,
                     map_tensors(arguments, unless(may_be_indices, make_values, unchanged)),
                 )
@@ -192,46 +192,48 @@ def _longer_last_items(
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a list or tuple whose last tensor is longer: code may leave a loop before it."""
     for name, value in first.named(fn).items():
-        is_list = type(value) in {list, tuple} and len(value) > 1
-        if not is_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
+        is_long_list = type(value) in {list, tuple} and len(value) > 1
+        if not is_long_list or not all(is_instance(item, torch.Tensor) and item.dim() for item in value):
             continue
         longer = apply_change(value[-1], lambda tensor: torch.cat([tensor, tensor[:1]]))
         arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
-        for description, change in values.items():
+        for suffix, change in values.items():
             changed = map_tensors(arguments, unless(may_be_indices, change, unchanged))
-            yield f"{name} with {LONGER_LAST_ITEM}{description}", LONGER_LAST_ITEM, changed
+            yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments with a default, ``None``, an empty list or a flag instead of one tensor, or without a key."""
-    defaults, tested = default_values(fn), tested_parameters(fn)
-    reads_numbers = not _READ_NUMBERS.isdisjoint(names_in_code(fn))
+    defaults, tested_names = default_values(fn), tested_parameters(fn)
+    reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
-    for name in (name for name in flags if name in tested and name not in defaults):  # None is as good as false
-        shorter = first.with_argument(fn, name, None)
-        yield f"{name} = None", f"{name} = None", shorter
-        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(shorter, negated)
+    for name in (name for name in flags if name in tested_names and name not in defaults):  # None is as good as false
+        changed_arguments = first.with_argument(fn, name, None)
+        yield f"{name} = None", f"{name} = None", changed_arguments
+        yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negated)
     for name, value in first.named(fn).items():
-        for missing in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
-            kind = f"{name} without {show(missing)}"
-            shorter = first.with_argument(fn, name, {key: part for key, part in value.items() if key != missing})
-            yield kind, kind, shorter
-            yield f"{kind}, all tensors negated", kind, map_tensors(shorter, negated)
-    given = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
+        for omitted_key in itertools.islice(value, _MAX_MISSING_KEYS) if type(value) is dict else ():
+            kind = f"{name} without {show(omitted_key)}"
+            changed_arguments = first.with_argument(
+                fn, name, {key: part for key, part in value.items() if key != omitted_key}
+            )
+            yield kind, kind, changed_arguments
+            yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negated)
+    tensors = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
     for name, default in defaults.items():  # the function expects None, so that is not a different kind of value
-        if name in given and is_instance(default, bool | int | float):
-            for other in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
-                kind = f"{name} = {show(other)}"
-                yield kind, kind, first.with_argument(fn, name, other)
-    for name, value in given.items():
-        if name in tested and name not in defaults:  # a caller may pass no tensor
-            for empty in _NO_TENSORS:
-                kind = f"{name} = {show(empty)}"
-                yield kind, kind, first.with_argument(fn, name, empty)
-        if (name in tested or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
+        if name in tensors and is_instance(default, bool | int | float):
+            for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
+                kind = f"{name} = {show(new_value)}"
+                yield kind, kind, first.with_argument(fn, name, new_value)
+    for name, value in tensors.items():
+        if name in tested_names and name not in defaults:  # a caller may pass no tensor
+            for substitute in _TENSOR_SUBSTITUTES:
+                kind = f"{name} = {show(substitute)}"
+                yield kind, kind, first.with_argument(fn, name, substitute)
+        if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
-                changed = functools.partial(_change_only, {id(value)}, functools.partial(_as_flag, flag=flag))
+                changed = functools.partial(_change_if_among, {id(value)}, functools.partial(_as_flag, flag=flag))
                 yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, changed)
 
 
@@ -240,16 +242,22 @@ def _shared_memory_changes(
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield arguments in which one tensor is a part of another one: a change in place then changes both."""
     tensors = [(name, value) for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)]
-    pairs = itertools.permutations(tensors[:_MAX_SHARING], 2)
-    for (name, value), (other, whole) in pairs:
-        plain = type(value) is type(whole) is torch.Tensor and not (value.requires_grad or whole.requires_grad)
-        if not plain or may_be_indices(value):  # the numbers of the other tensor might not be valid indices
+    pairs = itertools.permutations(tensors[:_MAX_SHARING_TENSORS], 2)
+    for (name, value), (other_name, other_tensor) in pairs:
+        are_plain = type(value) is type(other_tensor) is torch.Tensor and not (
+            value.requires_grad or other_tensor.requires_grad
+        )
+        if not are_plain or may_be_indices(value):  # the numbers of the other tensor might not be valid indices
             continue
-        is_part = value.dtype == whole.dtype and value.device == whole.device and value.numel() <= whole.numel()
-        if is_part and value.numel() and whole.layout == torch.strided and whole.is_contiguous():
-            kind = f"{name} in the memory of {other}"
-            memory = whole.clone()  # runs replace the given tensor itself with a copy
-            arguments = first.with_argument(fn, other, memory)
+        is_part = (
+            value.dtype == other_tensor.dtype
+            and value.device == other_tensor.device
+            and value.numel() <= other_tensor.numel()
+        )
+        if is_part and value.numel() and other_tensor.layout == torch.strided and other_tensor.is_contiguous():
+            kind = f"{name} in the memory of {other_name}"
+            memory = other_tensor.clone()  # runs replace the given tensor itself with a copy
+            arguments = first.with_argument(fn, other_name, memory)
             part = memory.view(-1)[: value.numel()].view(value.shape)
             yield kind, kind, arguments.with_argument(fn, name, part)
 
@@ -261,10 +269,10 @@ def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
 def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in((first.args, first.kwargs)) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
-        yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new=0))
-    for name, what, arguments in _shrunk_arguments(first, fn):
+        yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new_size=0))
+    for name, description, arguments in _shrunk_arguments(first, fn):
         if not _shares_a_size(first, fn, name):
-            yield what, arguments
+            yield description, arguments
 
 
 def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -272,9 +280,13 @@ def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
     for name, value in first.named(fn).items():
         if tensors_in(value) and len(first.named(fn)) > 1:
             ids = {id(tensor) for tensor in tensors_in(value)}
-            yield name, f"{name} empty", map_tensors(first, functools.partial(_change_only, ids, _empty))
+            yield name, f"{name} empty", map_tensors(first, functools.partial(_change_if_among, ids, _without_rows))
             # A size of one is broadcast.
-            yield name, f"{name} with one row", map_tensors(first, functools.partial(_change_only, ids, _first_row))
+            yield (
+                name,
+                f"{name} with one row",
+                map_tensors(first, functools.partial(_change_if_among, ids, _with_first_row_only)),
+            )
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
@@ -289,61 +301,63 @@ def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
     )
 
 
-def _empty(value: torch.Tensor) -> torch.Tensor:
+def _without_rows(value: torch.Tensor) -> torch.Tensor:
     return value[:0] if value.dim() else value
 
 
-def _first_row(value: torch.Tensor) -> torch.Tensor:
+def _with_first_row_only(value: torch.Tensor) -> torch.Tensor:
     return value[:1] if value.dim() else value
 
 
-def _with_dimension(value: torch.Tensor) -> torch.Tensor:
+def _with_extra_dimension(value: torch.Tensor) -> torch.Tensor:
     return torch.stack([value, value])
 
 
-def _change_only(ids: set[int], change: Change, value: torch.Tensor) -> torch.Tensor:
+def _change_if_among(ids: set[int], change: Change, value: torch.Tensor) -> torch.Tensor:
     return change(value) if id(value) in ids else value
 
 
 def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    whole = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
+    whole_numbers = [number for number in constants_in_code(fn) if type(number) is int][:MAX_CONSTANTS]
     defaults = default_values(fn)
     for name, value in (defaults | first.named(fn)).items():
         if is_instance(value, torch.Tensor | torch.nn.Module):
-            others: Iterator[Any] = iter(())
+            new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
-            others = iter(other_modes(fn, value) if type(value) is str else other_choices(fn, value))
+            new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
         elif type(value) is int:  # its difference from a constant may become zero
-            others = itertools.chain(
-                _edge_values(value), (number for number in dict.fromkeys(whole) if number != value)
+            new_values = itertools.chain(
+                _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
             )
         else:
-            others = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
-        for other in others:
-            yield f"{name} = {show(other)}", first.with_argument(fn, name, other)
+            new_values = itertools.chain(_edge_values(value), _edge_values_of_parts(value))
+        for new_value in new_values:
+            yield f"{name} = {show(new_value)}", first.with_argument(fn, name, new_value)
         if value is not None and name in defaults and defaults[name] is None:
-            shorter = first.with_argument(fn, name, None)
-            yield f"{name} = None", shorter
-            yield f"{name} = None, all tensors negated", map_tensors(shorter, negated)
+            changed_arguments = first.with_argument(fn, name, None)
+            yield f"{name} = None", changed_arguments
+            yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negated)
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
     """Yield dicts, dataclasses, lists and tuples with one number or flag changed."""
     if type(value) is dict:
         for key, part in value.items():
-            yield from ({**value, key: other} for other in _edge_values(part) if not is_instance(part, torch.Tensor))
+            yield from (
+                {**value, key: new_value} for new_value in _edge_values(part) if not is_instance(part, torch.Tensor)
+            )
     elif type(value) in {list, tuple}:
         for index in sorted({0, len(value) - 1} & set(range(len(value)))):  # code after a loop reads the last item
             part = value[index]
-            others = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
-            for other in itertools.islice(others, _MAX_ITEM_VALUES):
-                yield type(value)([*value[:index], other, *value[index + 1 :]])
+            new_values = _edge_values(part) if is_instance(part, bool | int | float) else iter(())
+            for new_value in itertools.islice(new_values, _MAX_ITEM_VALUES):
+                yield type(value)([*value[:index], new_value, *value[index + 1 :]])
     elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
         for field_ in dataclasses.fields(value):
             part = getattr(value, field_.name, None)
-            for other in _edge_values(part) if not is_instance(part, torch.Tensor) else ():
+            for new_value in _edge_values(part) if not is_instance(part, torch.Tensor) else ():
                 result = copy.copy(value)
-                object.__setattr__(result, field_.name, other)
+                object.__setattr__(result, field_.name, new_value)
                 yield result
 
 
@@ -352,10 +366,10 @@ def _edge_values(value: Any) -> Iterator[Any]:
     if is_instance(value, bool):
         yield not value
     elif is_instance(value, int):
-        yield from (other for other in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if other != value)
+        yield from (new_value for new_value in dict.fromkeys((0, -1, 1, value + 1, -value, 1000)) if new_value != value)
     elif is_instance(value, float):
-        others = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
-        yield from (other for other in dict.fromkeys(others) if other != value)
+        new_values = (0.0, -1.5, -value, value * 2 + 1, 1e30, float("inf"), float("nan"))
+        yield from (new_value for new_value in dict.fromkeys(new_values) if new_value != value)
     elif is_instance(value, list | tuple) and type(value) in {list, tuple} and value:
         yield value[:0]
         yield value[:1]
@@ -368,10 +382,13 @@ def _edge_values(value: Any) -> Iterator[Any]:
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     may_be_indices = indices_test(first, fn)
-    yield "all tensors with one positive number", map_tensors(first, unless(may_be_indices, _one_positive, unchanged))
-    for what, number in _EXTREMES.items():
+    yield (
+        "all tensors with one positive number",
+        map_tensors(first, unless(may_be_indices, _with_one_positive, unchanged)),
+    )
+    for description, number in _EXTREMES.items():
         change = unless(may_be_indices, functools.partial(filled_with, number=number), unchanged)
-        yield f"all tensors {what}", map_tensors(first, change)
+        yield f"all tensors {description}", map_tensors(first, change)
     yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))
     yield "all tensors with an inf", map_tensors(first, lambda tensor: with_first(tensor, math.inf))
     yield (
@@ -379,7 +396,7 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
         map_tensors(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor),
     )
     yield "all tensors with a zero", map_tensors(first, lambda tensor: with_first(tensor, 0.0))
-    alternating = unless(may_be_indices, _alternating, unchanged)
+    alternating = unless(may_be_indices, _with_alternating_signs, unchanged)
     yield "all tensors with alternating signs", map_tensors(first, alternating)
     for seed in range(2, 2 + _MAX_RANDOM):
         change = unless(may_be_indices, functools.partial(randomized, seed=seed), unchanged)
@@ -391,11 +408,11 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     may_be_indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
-        change = functools.partial(_change_only, {id(tensor) for tensor in tensors}, torch.zeros_like)
+        change = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change, unchanged))
 
 
-def _one_positive(value: torch.Tensor) -> torch.Tensor:
+def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor in which a mask such as ``x > 0`` selects exactly one element."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
@@ -404,28 +421,28 @@ def _one_positive(value: torch.Tensor) -> torch.Tensor:
     return result
 
 
-def _alternating(value: torch.Tensor) -> torch.Tensor:
+def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     signs = torch.arange(value.numel(), device=value.device) % 2 * 2 - 1
     return value * signs.reshape(value.shape).to(value.dtype)
 
 
-def _length_changes(first: Arguments, only: int | None = None) -> Iterator[tuple[str, Arguments]]:
-    given = tensors_in((first.args, first.kwargs))
-    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
+def _length_changes(first: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
+    tensors = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
-        for new in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
-            if new not in {size, 0} and only in {None, new}:
-                change = functools.partial(resize, size=size, new=new)
-                yield f"size {new} instead of {size}", map_tensors(first, change)
+        for new_size in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
+            if new_size not in {size, 0} and only_length in {None, new_size}:
+                change = functools.partial(resize, size=size, new_size=new_size)
+                yield f"size {new_size} instead of {size}", map_tensors(first, change)
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
-    given = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
-    if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in given):
-        yield "tensors that require gradients", _require_gradient
+    tensors = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
+    if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
+        yield "tensors that require gradients", _with_requires_grad
 
 
 def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
@@ -435,18 +452,18 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
         unchanged_numbers = [("the same values", first)]
         # The standard deviation of a single number is nan.
-        for what, changed in itertools.chain(
-            unchanged_numbers, numbers, _zero_arguments(first, fn), _length_changes(first, only=1)
+        for description, changed in itertools.chain(
+            unchanged_numbers, numbers, _zero_arguments(first, fn), _length_changes(first, only_length=1)
         ):
-            yield f"{what}, {kind}", kind, map_tensors(changed, require)
+            yield f"{description}, {kind}", kind, map_tensors(changed, require)
 
 
-def _require_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
+def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
     return change(value).detach().clone().requires_grad_() if value.is_floating_point() else value
 
 
-def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
-    result = _require_gradient(change, value)
+def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
+    result = _with_requires_grad(change, value)
     if result.is_leaf and result.requires_grad:
         result.grad = torch.full_like(result, 2.0)
     return result
@@ -454,42 +471,42 @@ def _give_gradient(change: Change, value: torch.Tensor) -> torch.Tensor:
 
 def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
-    given = tensors_in((first.args, first.kwargs))
-    for floating, dtypes in _OTHER_DTYPES.items():
-        present = {tensor.dtype for tensor in given if _is_number(tensor, floating=floating)}
-        for dtype in dtypes if present else ():
-            if present != {dtype}:
-                converted = functools.partial(_convert, dtype=dtype, floating=floating)
+    tensors = tensors_in((first.args, first.kwargs))
+    for is_floating, dtypes in _OTHER_DTYPES.items():
+        present_dtypes = {tensor.dtype for tensor in tensors if _is_number(tensor, is_floating=is_floating)}
+        for dtype in dtypes if present_dtypes else ():
+            if present_dtypes != {dtype}:
+                converted = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-        if present:  # a number that becomes a tensor, as in `torch.where`, promotes them
-            small = torch.float16 if floating else torch.int32
-            what = f"{str(small).removeprefix('torch.')} {WITHOUT_DIMENSIONS}"
-            yield what, functools.partial(_as_scalar, dtype=small, floating=floating)
+        if present_dtypes:  # a number that becomes a tensor, as in `torch.where`, promotes them
+            small_dtype = torch.float16 if is_floating else torch.int32
+            description = f"{str(small_dtype).removeprefix('torch.')} {WITHOUT_DIMENSIONS}"
+            yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
 
 
-def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
-    is_scalar = _is_number(value, floating=floating) and value.numel() > 0
+def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
+    is_scalar = _is_number(value, is_floating=is_floating) and value.numel() > 0
     return change(value).reshape(-1)[0].to(dtype) if is_scalar else value
 
 
-def _is_number(value: torch.Tensor, *, floating: bool) -> bool:
-    """Return whether a tensor contains floating-point numbers, or integers if not ``floating``."""
-    return value.is_floating_point() is floating and not value.is_complex() and value.dtype != torch.bool
+def _is_number(value: torch.Tensor, *, is_floating: bool) -> bool:
+    """Return whether a tensor contains floating-point numbers, or integers if not ``is_floating``."""
+    return value.is_floating_point() is is_floating and not value.is_complex() and value.dtype != torch.bool
 
 
-def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, floating: bool) -> torch.Tensor:
-    if not _is_number(value, floating=floating):
+def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
+    if not _is_number(value, is_floating=is_floating):
         return value
     changed = change(value)
-    return changed.round().to(dtype) if floating else changed.to(dtype)
+    return changed.round().to(dtype) if is_floating else changed.to(dtype)
 
 
 def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the strides of tensors: with gaps, like a slice, and also transposed."""
-    most = max((tensor.dim() for tensor in tensors_in((first.args, first.kwargs))), default=0)
-    if most > 0:
+    max_dim = max((tensor.dim() for tensor in tensors_in((first.args, first.kwargs))), default=0)
+    if max_dim > 0:
         yield NOT_CONTIGUOUS, _with_gaps
-    if most > 1:
+    if max_dim > 1:
         yield (
             TRANSPOSED,
             lambda change, value: _transposed(_with_gaps(lambda value: _transposed(change(value)), value)),
@@ -504,5 +521,5 @@ def _transposed(value: torch.Tensor) -> torch.Tensor:
     return value.transpose(0, -1) if value.dim() > 1 else value
 
 
-def _triple(value: torch.Tensor) -> torch.Tensor:
+def _tripled(value: torch.Tensor) -> torch.Tensor:
     return value * 3  # otherwise all numbers below one could round to zero

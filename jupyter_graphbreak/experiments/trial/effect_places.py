@@ -43,24 +43,26 @@ def with_effects(
         The effects to add.
     """
     sources = list(report.sources)
-    known = {filename: ident for ident, filename in files.items()}
+    ids_by_file = {filename: ident for ident, filename in files.items()}
     listed_effects = list(report.effects or [])
     for effect in effects:
         location = None
         if effect.place is not None:
             name = effect.place.filename
-            known.setdefault(name, next((source.id for source in sources if source.path == _short_path(name)), ""))
-            if not known[name]:
-                known[name] = _new_id(sources)
-                sources.append(_source(known[name], name, find_cell))
-            location = _location(known[name], effect.place, find_cell)
-        entry = Effect(effect.kind, effect.what, location)
-        if entry not in listed_effects:
-            listed_effects.append(entry)
+            ids_by_file.setdefault(
+                name, next((source.id for source in sources if source.path == _short_path(name)), "")
+            )
+            if not ids_by_file[name]:
+                ids_by_file[name] = _new_id(sources)
+                sources.append(_new_source(ids_by_file[name], name, find_cell))
+            location = _new_location(ids_by_file[name], effect.place, find_cell)
+        listed_effect = Effect(effect.kind, effect.what, location)
+        if listed_effect not in listed_effects:
+            listed_effects.append(listed_effect)
     return replace(report, sources=sources, effects=listed_effects) if listed_effects else report
 
 
-def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
+def locator(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
     """Return a function that locates the innermost entry of a stack that is in a source and not in PyTorch.
 
     Parameters
@@ -74,7 +76,7 @@ def located_by(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
         for place in reversed(stack):
             ident = ids.get(place.filename)
             if ident is not None and not (packages.module_path(place.filename) or "").startswith("torch/"):
-                return _location(ident, place, find_cell)
+                return _new_location(ident, place, find_cell)
         return None
 
     return locate
@@ -85,7 +87,7 @@ def _new_id(sources: list[Source]) -> str:
     return next(ident for number in range(1, len(taken) + 2) if (ident := f"s{number}") not in taken)
 
 
-def _source(ident: str, filename: str, find_cell: FindCell) -> Source:
+def _new_source(ident: str, filename: str, find_cell: FindCell) -> Source:
     cell = find_cell(filename)
     if cell is not None:
         return Source(ident, cell.name, "cell", segments=[Segment(1, cell.text)])
@@ -95,15 +97,15 @@ def _source(ident: str, filename: str, find_cell: FindCell) -> Source:
 def _short_path(filename: str) -> str:
     """Return a path as reports show it: relative to the working directory or the home directory."""
     path = Path(filename)
-    for find, prefix in ((Path.cwd, ""), (Path.home, "~/")):
+    for find_folder, prefix in ((Path.cwd, ""), (Path.home, "~/")):
         try:
-            return prefix + path.relative_to(find()).as_posix()
+            return prefix + path.relative_to(find_folder()).as_posix()
         except (OSError, RuntimeError, ValueError):  # the path is elsewhere, or there is no such folder
             continue
     return filename
 
 
-def _location(source: str, place: StackEntry, find_cell: FindCell) -> Location | None:
+def _new_location(source: str, place: StackEntry, find_cell: FindCell) -> Location | None:
     if place.line is None:
         return None
     cell = find_cell(place.filename)

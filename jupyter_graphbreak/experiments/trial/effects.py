@@ -21,7 +21,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.configuration import is_compiler_logger, is_compiler_warning
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
-from jupyter_graphbreak._torch_compat.patching import patched, redirected_here
+from jupyter_graphbreak._torch_compat.patching import patched, redirected_on_thread
 from jupyter_graphbreak.experiments.trial.other_threads import (
     filters_version,
     isolate_warnings,
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def capture_package_logs(keep: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
+def capture_loguru_messages(receive: Callable[[tuple[str, str, str]], None]) -> Iterator[None]:
     """Capture the loguru messages of this thread, instead of sending them to the sinks, while the context is open.
 
     Parameters
     ----------
-    keep : callable
+    receive : callable
         Receives the logger, level and message of each record, once for each sink.
     """
-    handlers = getattr(sys.modules.get("loguru._handler"), "Handler", None)
-    emit = getattr(handlers, "emit", None)
+    handler_class = getattr(sys.modules.get("loguru._handler"), "Handler", None)
+    emit = getattr(handler_class, "emit", None)
     if emit is None:
         yield
         return
@@ -52,10 +52,10 @@ def capture_package_logs(keep: Callable[[tuple[str, str, str]], None]) -> Iterat
     def capture(self: Any, record: Any, *args: Any, **kwargs: Any) -> Any:
         if threading.get_ident() != thread:
             return emit(self, record, *args, **kwargs)
-        keep((str(record["name"]), record["level"].name, record["message"]))
+        receive((str(record["name"]), record["level"].name, record["message"]))
         return None
 
-    with patched(handlers, "emit", capture):
+    with patched(handler_class, "emit", capture):
         yield
 
 
@@ -92,7 +92,7 @@ class Effects:
     def warned(self) -> list[tuple[str, str]]:
         """Category and text of each warning, except those of torch about compiling."""
         return [
-            (warning.category.__name__, _text(warning.message))
+            (warning.category.__name__, _text_of_warning(warning.message))
             for warning in self.warnings
             if not is_compiler_warning(warning.filename)
         ]
@@ -132,28 +132,28 @@ def capture_effects(
     """
     effects = Effects()
 
-    def keep(record: tuple[str, str, str]) -> None:
+    def keep_record(record: tuple[str, str, str]) -> None:
         effects.logged.append(record)
         effects.note("log", " ".join(record))
 
-    def show(message: warnings.WarningMessage) -> None:
+    def keep_warning(message: warnings.WarningMessage) -> None:
         effects.warnings.append(message)
         if not is_compiler_warning(message.filename):
-            effects.note("warning", f"{message.category.__name__}: {_text(message.message)}")
+            effects.note("warning", f"{message.category.__name__}: {_text_of_warning(message.message)}")
 
     reset_log_once_caches()
     out, err = _OrderedStream(effects, "stdout"), _OrderedStream(effects, "stderr")
-    once = warnings.onceregistry  # type: ignore[attr-defined]
-    shown_once = dict(once)
+    once_registry = warnings.onceregistry  # type: ignore[attr-defined]
+    shown_once = dict(once_registry)
     try:
         with (
             redirect_thread_streams(out, err),
             isolate_warnings(),
-            _capture_records(keep, handlers or {}, filters or {}),
+            _capture_records(keep_record, handlers or {}, filters or {}),
             warnings.catch_warnings(record=True),
         ):
-            warnings._showwarnmsg_impl = show  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
-            once.clear()
+            warnings._showwarnmsg_impl = keep_warning  # type: ignore[attr-defined]  # noqa: SLF001 - records the order
+            once_registry.clear()
             warnings.resetwarnings()  # makes Python forget which warnings it has shown
             if handlers is None:
                 warnings.simplefilter("always")
@@ -161,8 +161,8 @@ def capture_effects(
                 warnings.filters[:] = [_COMPILER_FILTER, *_process_filters()]  # type: ignore[index]
             yield effects
     finally:
-        once.clear()
-        once.update(shown_once)
+        once_registry.clear()
+        once_registry.update(shown_once)
         effects.printed, effects.stderr = out.getvalue(), err.getvalue()
 
 
@@ -213,7 +213,7 @@ def suppress_displays() -> Iterator[None]:
         return _do_nothing, (), {}
 
     publisher = type(shell.display_pub)
-    with redirected_here(publisher, "publish", drop), redirected_here(publisher, "clear_output", drop):
+    with redirected_on_thread(publisher, "publish", drop), redirected_on_thread(publisher, "clear_output", drop):
         yield
 
 
@@ -246,40 +246,40 @@ def _capture_records(
     handle, thread = logging.Logger.callHandlers, threading.get_ident()
     filter_with_originals = logging.Filterer.filter
 
-    def keep(logger: logging.Logger, record: logging.LogRecord) -> None:
+    def capture(logger: logging.Logger, record: logging.LogRecord) -> None:
         if is_compiler_logger(record.name) or threading.get_ident() != thread:
             handle(logger, record)
             return
-        receive((record.name, record.levelname, _message(record)))
+        receive((record.name, record.levelname, _message_of_record(record)))
         for handler in _reached_handlers(logger):
             copy = handlers.get(id(handler))
             if copy is not None and record.levelno >= copy.level:
                 copy.handle(record)
 
     def filter_with_copies(filterer: logging.Filterer, record: logging.LogRecord) -> Any:
-        own = isinstance(filterer, logging.Logger) and threading.get_ident() == thread and filterer.filters
-        if not own or is_compiler_logger(record.name):
+        is_captured = isinstance(filterer, logging.Logger) and threading.get_ident() == thread and filterer.filters
+        if not is_captured or is_compiler_logger(record.name):
             return filter_with_originals(filterer, record)
-        copied = logging.Filterer()
-        copied.filters = [filters[id(item)] for item in filterer.filters if id(item) in filters]
-        return filter_with_originals(copied, record)
+        filters_of_copies = logging.Filterer()
+        filters_of_copies.filters = [filters[id(item)] for item in filterer.filters if id(item) in filters]
+        return filter_with_originals(filters_of_copies, record)
 
     with (
         patched(logging.Filterer, "filter", filter_with_copies),
-        patched(logging.Logger, "callHandlers", keep),
-        capture_package_logs(receive),
+        patched(logging.Logger, "callHandlers", capture),
+        capture_loguru_messages(receive),
     ):
         yield
 
 
-def _message(record: logging.LogRecord) -> str:
+def _message_of_record(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception:  # noqa: BLE001 - arguments that do not match the format
         return str(record.msg)
 
 
-def _text(message: object) -> str:
+def _text_of_warning(message: object) -> str:
     try:
         return str(message)
     except Exception:  # noqa: BLE001 - the user's __str__
@@ -307,8 +307,8 @@ def seed_torch(seed: int) -> None:
             devices.manual_seed_all(seed)
 
 
-def preserve_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore torch's generators on exit, including CUDA's if it is initialized; reading them would initialize it."""
+def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
+    """Restore torch's random generators on exit, and CUDA's if it is initialized: reading them initializes it."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 
@@ -320,8 +320,8 @@ def random_states() -> dict[str, str]:
         states |= {f"torch on cuda:{index}": _bytes_of(state) for index, state in enumerate(cuda_states)}
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        kind, keys, *rest = numpy.random.get_state()
-        states["numpy"] = (kind, keys.tobytes(), *rest)
+        algorithm, keys, *rest = numpy.random.get_state()
+        states["numpy"] = (algorithm, keys.tobytes(), *rest)
     # Version 2 of the format does not record which objects are identical, so equal states have equal bytes.
     return {name: hashlib.sha256(marshal.dumps(state, 2)).hexdigest() for name, state in states.items()}
 
@@ -361,11 +361,11 @@ def preserve_warnings() -> Iterator[None]:
 
     Any change of the warning filters makes Python forget, in every module, which warnings it has shown.
     """
-    found = warning_registries()
-    with isolate_warnings(found):
-        registries = {name: dict(registry) for name, _, registry in found}
-        version, always = filters_version(), torch.is_warn_always_enabled()
-        logged = [(cache, dict(cache)) for cache in _log_once_caches()]
+    modules_with_registry = warning_registries()
+    with isolate_warnings(modules_with_registry):
+        registries = {name: dict(registry) for name, _, registry in modules_with_registry}
+        version, warns_always = filters_version(), torch.is_warn_always_enabled()
+        saved_caches = [(cache, dict(cache)) for cache in _log_once_caches()]
         torch.set_warn_always(True)
         _outer_filters.append(list(warnings.filters))
         try:
@@ -374,16 +374,20 @@ def preserve_warnings() -> Iterator[None]:
                 yield
         finally:
             _outer_filters.pop()
-            torch.set_warn_always(always)
-            now = filters_version()
+            torch.set_warn_always(warns_always)
+            current_version = filters_version()
             for name, names, registry in warning_registries():
                 if name not in registries:  # a trial added it to the module's names
                     names.pop("__warningregistry__", None)
                     continue
-                before = registries[name]
+                saved_registry = registries[name]
                 registry.clear()
-                registry.update(before | {"version": now} if before.get("version") == version else before)
-            for cache, content in logged:
+                registry.update(
+                    saved_registry | {"version": current_version}
+                    if saved_registry.get("version") == version
+                    else saved_registry
+                )
+            for cache, content in saved_caches:
                 cache.clear()
                 cache.update(content)
 

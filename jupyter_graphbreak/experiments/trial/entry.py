@@ -18,14 +18,14 @@ from jupyter_graphbreak._torch_compat.separate_cache import separate_cache
 from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
-from jupyter_graphbreak.experiments.trial.memory import GROWTH, KeptMemory, format_bytes, memory_limit
+from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, KeptMemory, format_bytes, memory_limit
 from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
-from jupyter_graphbreak.recording.targets import own_codes, reached
+from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.state_parts import StateChange
 
 #: The maximum number of kept calls that only reuse code compiled for other calls.
-_MAX_REUSING = 16
+_MAX_REUSING_CALLS = 16
 #: The maximum depth at which containers are searched for tensors.
 _MAX_DEPTH = 6
 
@@ -71,17 +71,17 @@ class Entry:
     inner : frozenset of tuple
         The place of each module to compile instead of the callable, and the method to compile, which is empty if
         ``Module.compile`` affects the module's calls.
-    wrapped : int or None
+    callable_id : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
         The modes of the call.
     twins : tuple of Twin
         The copies of large memory, with their originals.
-    kept : KeptNames
+    kept_names : KeptNames
         The values that names in code that is not copied referred to.
     reuses : bool
         Whether the call used code compiled for a different entry.
-    weakly_held : tuple
+    weakly_referenced : tuple
         The copies to which ``call`` has only weak references, to keep them alive.
     """
 
@@ -94,12 +94,12 @@ class Entry:
     guard_filter: Callable[..., Any] | None = None
     compiles_itself: bool = False
     inner: frozenset[tuple[str, str]] = frozenset()
-    wrapped: int | None = None
+    callable_id: int | None = None
     modes: CallModes = field(default_factory=CallModes.now)
     twins: tuple[Twin, ...] = ()
-    kept: KeptNames = field(default_factory=KeptNames)
+    kept_names: KeptNames = field(default_factory=KeptNames)
     reuses: bool = False
-    weakly_held: tuple[Any, ...] = ()
+    weakly_referenced: tuple[Any, ...] = ()
 
     def compile(self, program: Callable[..., Any], backend: str | Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled with a backend, and with the other options of the entry."""
@@ -108,7 +108,7 @@ class Entry:
 
     def set_up(self) -> AbstractContextManager[None]:
         """Return a context in which runs use the modes of the entry and share memory."""
-        return shared_run_setup(self.modes, self.twins, self.kept)
+        return shared_run_setup(self.modes, self.twins, self.kept_names)
 
     @looking_at_tensors()
     def why_not_run(self) -> str | None:
@@ -116,12 +116,12 @@ class Entry:
         if self.modes.functorch:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
-        return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _limit(tensors))
+        return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _trial_limit(tensors))
 
     @looking_at_tensors()
     def tensors(self) -> list[torch.Tensor]:
         """Return the tensors that the call uses."""
-        return _tensors(self.call, self.arguments.args, self.arguments.kwargs)
+        return _used_tensors(self.call, self.arguments.args, self.arguments.kwargs)
 
 
 def backend_name(backend: str | Callable[..., Any]) -> str:
@@ -158,19 +158,20 @@ class KeptEntries:
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._looks_for_nan = looks_for_nan
-        self._taken = 0
-        self._reusing = 0
+        self._taken_bytes = 0
+        self._reusing_calls = 0
 
     @looking_at_tensors()
     def keep(self, entered: EnteredCall) -> None:
         """Copy an entry if there is enough memory."""
         name = callable_name(entered.call)
         if entered.reuses:
-            self._reusing += 1
-            if self._reusing > _MAX_REUSING:
-                if self._reusing == _MAX_REUSING + 1:
+            self._reusing_calls += 1
+            if self._reusing_calls > _MAX_REUSING_CALLS:
+                if self._reusing_calls == _MAX_REUSING_CALLS + 1:
                     self.left_out.append(
-                        f"Only the first {_MAX_REUSING} calls that reuse code compiled for other calls are examined."
+                        f"Only the first {_MAX_REUSING_CALLS} calls that reuse code compiled for other calls are "
+                        "examined."
                     )
                 return
         if entered.modes.functorch:
@@ -179,32 +180,32 @@ class KeptEntries:
                 "cannot be repeated on its own."
             )
             return
-        copied = self._copied(name, entered)
-        if isinstance(copied, str):
-            self.left_out.append(copied)
+        copy_or_reason = self._copy_call(name, entered)
+        if isinstance(copy_or_reason, str):
+            self.left_out.append(copy_or_reason)
             return
-        copy, assigned = copied
-        entry = replace(copy, frame=entered.frame, wrapped=entered.wrapped, reuses=entered.reuses)
+        copy, assigned = copy_or_reason
+        entry = replace(copy, frame=entered.frame, callable_id=entered.callable_id, reuses=entered.reuses)
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(assigned)))
         self._keys.append((entry, key_of(entered.call)))
 
-    def _copied(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
+    def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
         """Return a copy of a call and the parts of packages that it may change, or a sentence if it is too large."""
-        tensors = _tensors(original.call, original.args, original.kwargs)
+        tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        too_large = _why_too_large(name, size, self._taken, _limit(tensors) + self._taken)
+        too_large = _why_too_large(name, size, self._taken_bytes, _trial_limit(tensors) + self._taken_bytes)
         if too_large is not None:
             return too_large
         memory = KeptMemory()
-        given = Arguments(*original.args, **original.kwargs)
-        subject = Subject(original.call, given, memory)
-        self._taken += size
+        arguments = Arguments(*original.args, **original.kwargs)
+        subject = Subject(original.call, arguments, memory)
+        self._taken_bytes += size
         if subject.call is not original.call:
             undo_compile_in_place(subject.call)
         copy = Entry(
-            name, None, subject.call, subject.arguments or given, *original.compiled_with, modes=original.modes,
-            twins=tuple(memory.twins), kept=subject.kept_names(), weakly_held=subject.weakly_held(),
+            name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
+            twins=tuple(memory.twins), kept_names=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
         )  # fmt: skip
         return copy, subject.assigned
 
@@ -213,11 +214,11 @@ class KeptEntries:
         """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
         self.seen.note_start(started)
         code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
-        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING:
+        if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING_CALLS:
             return
-        copied = self._copied(callable_name(started.call), started)
-        if not isinstance(copied, str):
-            copy, _ = copied
+        copy_or_reason = self._copy_call(callable_name(started.call), started)
+        if not isinstance(copy_or_reason, str):
+            copy, _ = copy_or_reason
             self.generators.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @looking_at_tensors()
@@ -226,24 +227,24 @@ class KeptEntries:
         self.seen.note_end()
         if self._looks_for_nan:
             self._keep_with_nan(started, result)
-        own = get_ident()
-        self._compare_states([state for state in self._states if state[0] == own])
-        self._states = [state for state in self._states if state[0] != own]
+        thread = get_ident()
+        self._record_state_changes([state for state in self._states if state[0] == thread])
+        self._states = [state for state in self._states if state[0] != thread]
 
     def _keep_with_nan(self, started: StartedCall, result: Any) -> None:
         """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
         key = key_of(started.call)
-        kept = next((entry for entry, known in self._keys if known == key), None)
-        if kept is None or key in self._with_nan or not has_nan(result):
+        kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
+        if kept_entry is None or key in self._with_nan or not has_nan(result):
             return
         number = self.seen.total_of(key)
         self._with_nan[key] = number, None
-        copied = self._copied(kept.function, started) if number > 1 else ""
-        if not isinstance(copied, str):
-            copy, _ = copied
+        copy_or_reason = self._copy_call(kept_entry.function, started) if number > 1 else ""
+        if not isinstance(copy_or_reason, str):
+            copy, _ = copy_or_reason
             self._with_nan[key] = number, replace(
-                kept, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins, kept=copy.kept,
-                weakly_held=copy.weakly_held,
+                kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins,
+                kept_names=copy.kept_names, weakly_referenced=copy.weakly_referenced,
             )  # fmt: skip
 
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
@@ -251,9 +252,9 @@ class KeptEntries:
 
         The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy.
         """
-        return next((self._with_nan.get(key) for known, key in self._keys if known is entry), None)
+        return next((self._with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
-    def _compare_states(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
+    def _record_state_changes(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, before in ended:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
             changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
@@ -265,43 +266,45 @@ class KeptEntries:
         The result includes the calls in other modes, such as those without gradients, which are compiled again. Modules
         of one class share their code, so the state of one can make calls of another one recompile.
         """
-        keys = dict.fromkeys(key for known, key in self._keys if known is entry or _is_alike(known, entry))
-        own = next((key for known, key in self._keys if known is entry), None)
-        calls = self.seen.calls_of(own)
+        keys = dict.fromkeys(
+            key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
+        )
+        own_key = next((key for kept_entry, key in self._keys if kept_entry is entry), None)
+        calls = self.seen.calls_of(own_key)
         if calls and calls[0].modes != entry.modes:  # the entry was copied at a later call
             return [call for call in calls if call.modes == entry.modes]
-        return [*calls, *(call for key in keys if key != own for call in self.seen.calls_of(key))]
+        return [*calls, *(call for key in keys if key != own_key for call in self.seen.calls_of(key))]
 
     def total_of(self, entry: Entry) -> int:
         """Return the number of calls of an entry in the run."""
-        return max(1, next((self.seen.total_of(key) for known, key in self._keys if known is entry), 1))
+        return max(1, next((self.seen.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1))
 
     def has_repeated_calls(self, entry: Entry) -> bool:
         """Return whether the run called an entry, or a module like it, more often than there are different calls."""
-        keys = {key for known, key in self._keys if known is entry or _is_alike(known, entry)}
+        keys = {key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)}
         return any(self.seen.total_of(key) > len(self.seen.calls_of(key)) for key in keys)
 
     def leave_out(self, entry: Entry, effect: ObservedEffect) -> None:
         """Leave out an entry whose first trial was stopped before it had an effect."""
-        self.entries = [kept for kept in self.entries if kept is not entry]
+        self.entries = [kept_entry for kept_entry in self.entries if kept_entry is not entry]
         self.effects.append(effect)
 
-    def leave_out_effects(self, recorder: EffectRecorder) -> None:
+    def leave_out_entries_with_effects(self, recorder: EffectRecorder) -> None:
         """Leave out the entries that had an effect outside the copied objects."""
         self.effects += [effect for _, effect in recorder.observed]
-        refused = {wrapped for within, _ in recorder.observed for wrapped in within}
-        self._compare_states(self._states)
+        callables_with_effects = {callable_id for callers, _ in recorder.observed for callable_id in callers}
+        self._record_state_changes(self._states)
         self._states = []
         for entry, changes in self._changes:
-            changed = state_effect(changes, [entry.call], recorder.lines)
-            if changed is not None:
-                self.effects.append(changed)
-            if changed is not None or entry.wrapped in refused:
-                self.entries = [kept for kept in self.entries if kept is not entry]
+            effect_on_state = state_effect(changes, [entry.call], recorder.lines)
+            if effect_on_state is not None:
+                self.effects.append(effect_on_state)
+            if effect_on_state is not None or entry.callable_id in callables_with_effects:
+                self.entries = [kept_entry for kept_entry in self.entries if kept_entry is not entry]
         self._changes.clear()
 
 
-def _is_alike(one: Entry, other: Entry) -> bool:
+def _are_alike(one: Entry, other: Entry) -> bool:
     """Return whether two entries are modules of one class, with tensors of the same sizes."""
     modules = [owner_of(entry.call) for entry in (one, other)]
     if not all(is_instance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
@@ -314,18 +317,18 @@ def _is_alike(one: Entry, other: Entry) -> bool:
     return names[0] == names[1] and shapes[0] == shapes[1] and one.modes == other.modes
 
 
-def _limit(tensors: list[torch.Tensor]) -> int:
+def _trial_limit(tensors: list[torch.Tensor]) -> int:
     """Return how many bytes trials of a call may use now, on the device of its tensors."""
     return memory_limit(next((tensor.device for tensor in tensors if tensor.is_cuda), None))
 
 
 def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
     """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
-    if taken + GROWTH * size <= limit:
+    if taken + MAX_GROWTH * size <= limit:
         return None
     return (
-        f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {GROWTH} times as "
-        f"much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
+        f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
+        f"as much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
     )
 
 
@@ -350,7 +353,7 @@ def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
         try:
             yield kept
         finally:
-            kept.leave_out_effects(effect_recorder)
+            kept.leave_out_entries_with_effects(effect_recorder)
             kept.seen.close()
     kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
 
@@ -365,12 +368,12 @@ def recompiling(call: Any) -> Iterator[None]:
         A function, a method or a module; or a cell that the magic compiled as one function, to which Dynamo's settings
         for cells apply.
     """
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(separate_cache(own_codes(call)))
-        opened.enter_context(limit_compilations())
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(separate_cache(own_codes(call)))
+        stack.enter_context(limit_compilations())
         if is_cell(call):
             for context in (eager_semantics, readable_new_globals):
-                opened.enter_context(context())
+                stack.enter_context(context())
         yield
 
 
@@ -387,7 +390,7 @@ def callable_name(call: Any) -> str:
     return str(name).rpartition("<locals>.")[2]
 
 
-def _tensors(*values: Any) -> list[torch.Tensor]:
+def _used_tensors(*values: Any) -> list[torch.Tensor]:
     """Return the tensors that a call uses, as far as they are found without copying it."""
     tensors: dict[int, torch.Tensor] = {}
 
@@ -405,7 +408,7 @@ def _tensors(*values: Any) -> list[torch.Tensor]:
             for item in value:
                 add(item, depth + 1)
 
-    for value in (*values, *reached(*values)):
+    for value in (*values, *reachable_objects(*values)):
         add(value, 0)
     memory = {}
     for tensor in tensors.values():

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak.experiments.trial.side_effects import notice, short_text
+from jupyter_graphbreak.experiments.trial.side_effects import notify_listeners, short_text
 from jupyter_graphbreak.records.attributes import is_instance, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -57,8 +57,8 @@ class _Opener(NamedTuple):
         """Return whether a call with these arguments reads a file without changing it."""
         if not self.parameter:
             return False
-        given = args[self.position] if self.position < len(args) else kwargs.get(self.parameter)
-        return self.reads_by_default if given is None else given in self.reads
+        mode = args[self.position] if self.position < len(args) else kwargs.get(self.parameter)
+        return self.reads_by_default if mode is None else mode in self.reads
 
 
 _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
@@ -128,15 +128,17 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
 #: The modules with functions or classes to replace.
 MODULES = frozenset(_OPENERS)
 #: The names of functions that write a file if one of their arguments is a path: ``imwrite``, ``write_csv``, ``save``.
-_WRITER = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
+_WRITER_NAME = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
 #: SQL of one statement that changes neither a database nor a file.
 _READING_SQL = re.compile(
     r"(?is)(?!.*\b(?:insert|update|delete|copy)\b)\s*(?:select|with|from|values|describe|show)\b[^;]*;?\s*"
 )
 #: A pattern for paths: they have a folder or a suffix.
-_PATH = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
+_PATH_PATTERN = re.compile(r"[^\n\0]*(?:[/\\][^\n\0]*|\.\w{1,12})")
 #: The types of functions that are not written in Python, which have no common base.
-_COMPILED = frozenset({"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"})
+_COMPILED_FUNCTIONS = frozenset(
+    {"builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "nb_func"}
+)
 #: The types that methods not written in Python have in their class.
 _COMPILED_METHODS = frozenset({"method_descriptor", "cython_function_or_method", "instancemethod", "nb_method"})
 #: Packages whose writing to files PyTorch or Python reports.
@@ -145,21 +147,21 @@ _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
     """Yield the replacements of functions and classes that open files: owner, name and replacement."""
-    known: set[tuple[int, str]] = set()
+    listed: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
         for dotted, opener in openers.items() if owner is not None else ():
             *outer, name = dotted.split(".")
             holder = functools.reduce(lambda part, step: getattr(part, step, None), outer, owner)
             if hasattr(holder, name):
-                known.add((id(holder), name))
+                listed.add((id(holder), name))
                 yield holder, name, _announcing_opener(getattr(holder, name), opener)
-    for owner, name in _writers_in(len(sys.modules)):
-        if (id(owner), name) not in known:
+    for owner, name in _all_writers(len(sys.modules)):
+        if (id(owner), name) not in listed:
             yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
-def load(name: str) -> bool:
+def load_module(name: str) -> bool:
     """Import a module if it is one of :data:`MODULES` and not loaded; return whether it was imported."""
     if name not in MODULES or name in sys.modules:
         return False
@@ -168,9 +170,9 @@ def load(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
+def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
     """Return the functions of extension modules, and the methods of their types, whose names say that they write."""
-    found: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
+    writers: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
     examined: set[int] = set()
     for module in sys.modules.copy().values():
         if type(module) is not ModuleType:
@@ -178,8 +180,8 @@ def _writers_in(_: int) -> list[tuple[ModuleType | type, str]]:
         content = vars(module)
         if not _may_write(content.get("__name__"), content.get("__file__")):
             continue
-        found |= {(id(owner), name): (owner, name) for owner, name in _writers_of(module, examined)}
-    return list(found.values())
+        writers |= {(id(owner), name): (owner, name) for owner, name in _writers_of(module, examined)}
+    return list(writers.values())
 
 
 @functools.cache
@@ -195,48 +197,46 @@ _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, s
 def _writers_of(module: ModuleType, examined: set[int]) -> list[tuple[ModuleType | type, str]]:
     """Return the functions of a module and the methods of its types that write; types in ``examined`` are left out."""
     content = vars(module)
-    known = _known_writers.get(id(module))
-    if known is not None and known[0] is module and known[1] == len(content):
-        return known[2]
-    found: list[tuple[ModuleType | type, str]] = []
+    cached = _known_writers.get(id(module))
+    if cached is not None and cached[0] is module and cached[1] == len(content):
+        return cached[2]
+    writers: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
         # The name may refer to a replacement now, which refers to the original.
-        if _WRITER.search(str(name)) and is_compiled(unwrapped(value)):
-            found.append((module, name))
+        if _WRITER_NAME.search(str(name)) and is_compiled(unwrapped(value)):
+            writers.append((module, name))
         if is_instance(value, type):
-            found += _writing_methods(value, examined)
-    _known_writers[id(module)] = module, len(content), found
-    return found
+            writers += _writing_methods(value, examined)
+    _known_writers[id(module)] = module, len(content), writers
+    return writers
 
 
-def _writing_methods(kind: type, examined: set[int]) -> Iterator[tuple[type, str]]:
+def _writing_methods(cls: type, examined: set[int]) -> Iterator[tuple[type, str]]:
     """Yield the methods of a class and its bases that are not written in Python and whose names say that they write."""
-    for base in kind.__mro__:
+    for base in cls.__mro__:
         if id(base) in examined:
             continue
         examined.add(id(base))
         if str(base.__module__).partition(".")[0] not in _AUDITED_PACKAGES:
             for name, method in list(vars(base).items()):
-                if _WRITER.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
+                if _WRITER_NAME.search(str(name)) and type(unwrapped(method)).__name__ in _COMPILED_METHODS:
                     yield base, name
 
 
 def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
     """Return the replacement of a method that is bound to its object; ``None`` if it does not write files."""
-    if not _WRITER.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
+    if not _WRITER_NAME.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
-    kind = next(
-        (kind for kind, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None
-    )
-    if kind is None:
+    cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)
+    if cls is None:
         return None
-    replacement = _announcing_opener(unwrapped(vars(kind)[method.__name__]), _WRITES_IF_PATH)
+    replacement = _announcing_opener(unwrapped(vars(cls)[method.__name__]), _WRITES_IF_PATH)
     return types.MethodType(replacement, method.__self__)
 
 
 def is_compiled(function: Any) -> bool:
     """Return whether a function is written in C, in Cython or with nanobind, not in Python."""
-    return type(function).__name__ in _COMPILED
+    return type(function).__name__ in _COMPILED_FUNCTIONS
 
 
 _known_replacements: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
@@ -264,7 +264,7 @@ def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Calla
 def _announcing_class(original: type, opener: _Opener) -> type:
     """Return a class that makes instances of the original and imitates it: an extension type's methods are fixed."""
 
-    def make(_: type, *args: Any, **kwargs: Any) -> Any:
+    def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
         _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
         return original(*args, **kwargs)
 
@@ -279,7 +279,7 @@ def _announcing_class(original: type, opener: _Opener) -> type:
             return getattr(original, name)
 
     # Dynamo would make an instance without calling a `__call__` of `ImitatingType`.
-    content = {"__doc__": original.__doc__, "__module__": original.__module__, "__new__": disable_dynamo(make)}
+    content = {"__doc__": original.__doc__, "__module__": original.__module__, "__new__": disable_dynamo(make_instance)}
     return ImitatingType(original.__name__, (), content)
 
 
@@ -287,10 +287,10 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     if opener.takes_sql:
         text = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
         if not _READING_SQL.fullmatch(text):
-            notice(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
+            notify_listeners(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
         return
     if opener.what:
-        notice(opener.kind, opener.what, frame)
+        notify_listeners(opener.kind, opener.what, frame)
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return
@@ -298,7 +298,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
-        notice(opener.kind, f"{verb} {short_text(path)}", frame)
+        notify_listeners(opener.kind, f"{verb} {short_text(path)}", frame)
 
 
 def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
@@ -317,4 +317,4 @@ def _is_path(value: Any, *, is_text: bool) -> bool:
     if isinstance(value, os.PathLike):
         return True
     text = os.fsdecode(value) if isinstance(value, bytes) and is_text else value  # else, bytes are the content
-    return isinstance(text, str) and text != ":memory:" and (is_text or _PATH.fullmatch(text) is not None)
+    return isinstance(text, str) and text != ":memory:" and (is_text or _PATH_PATTERN.fullmatch(text) is not None)

@@ -20,7 +20,7 @@ from jupyter_graphbreak._torch_compat.separate_cache import (
 from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
 from jupyter_graphbreak.experiments.trial.effects import all_filters, all_handlers
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_bound_to_data, is_data
-from jupyter_graphbreak.experiments.trial.shared_names import READ_ANY_GLOBAL, global_names
+from jupyter_graphbreak.experiments.trial.shared_names import ANY_GLOBAL_READERS, global_names
 from jupyter_graphbreak.experiments.trial.swapped_places import (
     MISSING,
     NamedPlace,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.copies import MemoryProvider
     from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
 
-_OWN_PACKAGE = __name__.partition(".")[0]
+_THIS_PACKAGE = __name__.partition(".")[0]
 #: The type of a function decorated with ``functools.lru_cache``.
 LRU_CACHE = type(functools.lru_cache(len))
 
@@ -69,19 +69,19 @@ class FunctionCopier:
         The ids of the original namespaces, by the ids of their copies.
     uncopied : list
         The objects that could not be copied.
-    shared : list of str
+    uncopied_descriptions : list of str
         The names and types of the uncopied objects, with the reasons.
     """
 
-    def __init__(self, scopes: Mapping[int, int], blocks: MemoryProvider) -> None:
-        self._earlier_scopes = scopes
-        self.blocks = blocks
+    def __init__(self, earlier_scopes: Mapping[int, int], memory_provider: MemoryProvider) -> None:
+        self._earlier_scopes = earlier_scopes
+        self.memory_provider = memory_provider
         self.memo: dict[Any, Any] = {}
         self.places: list[NamedPlace | SwappedPlace] = []
         self.functions: list[types.FunctionType] = []
         self.origins: dict[int, int] = {}
         self.uncopied: list[Any] = []
-        self.shared: list[str] = []
+        self.uncopied_descriptions: list[str] = []
         #: The copied namespaces by the ids of their originals.
         self._globals: dict[int, dict[str, Any]] = {}
         self._modules: list[types.ModuleType] = []
@@ -102,11 +102,11 @@ class FunctionCopier:
         if is_instance(value, LRU_CACHE):
             return self._copy_cache(value, name)
         failed: list[Uncopied] = []
-        result = clone(value, self.memo, failed, self.copy_function, self.blocks)
+        result = clone(value, self.memo, failed, self.copy_function, self.memory_provider)
         for item, reason in failed:
             self.uncopied.append(item)
-            own = "" if item is value else f"{name_of(type(item))} in "
-            self.shared.append(f"`{name}` ({own}{type(value).__name__}) cannot be copied: {reason}")
+            prefix = "" if item is value else f"{name_of(type(item))} in "
+            self.uncopied_descriptions.append(f"`{name}` ({prefix}{type(value).__name__}) cannot be copied: {reason}")
         return result
 
     def _copy_cache(self, cached: Any, name: str) -> Any:
@@ -119,15 +119,15 @@ class FunctionCopier:
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
         """Return a copy of a user's function, or of one that closes over a user's data; return any other unchanged."""
-        known: types.FunctionType | None = self.memo.get(id(function))
-        if known is not None:
-            return known
-        library = is_library_function(function)
-        if library and not (function.__closure__ and (is_own(function) or _closes_over_data(function))):
+        known_copy: types.FunctionType | None = self.memo.get(id(function))
+        if known_copy is not None:
+            return known_copy
+        is_of_library = is_library_function(function)
+        if is_of_library and not (function.__closure__ and (is_own(function) or _closes_over_data(function))):
             return function  # front ends recognize some of PyTorch's functions by identity
         if is_allowed_in_graph(function):
             return function
-        scope = function.__globals__ if library else self._copy_globals(function.__globals__)
+        scope = function.__globals__ if is_of_library else self._copy_globals(function.__globals__)
         cells = tuple(types.CellType() for _ in function.__closure__ or ())
         result = types.FunctionType(function.__code__.replace(), scope, function.__name__, None, cells or None)
         self.memo[id(function)] = self.memo[id(result)] = result  # it may refer to itself
@@ -142,14 +142,16 @@ class FunctionCopier:
         result.__module__ = function.__module__
         result.__doc__ = function.__doc__
         vars(result).update((key, self.copy(value, name)) for key, value in vars(function).items())
-        for variable, cell, old in zip(function.__code__.co_freevars, cells, function.__closure__ or (), strict=True):
+        for variable, cell, original_cell in zip(
+            function.__code__.co_freevars, cells, function.__closure__ or (), strict=True
+        ):
             with contextlib.suppress(ValueError):  # an empty cell
-                cell.cell_contents = self.copy(old.cell_contents, variable)
-                if not library:
-                    self.places.append(cell_place(variable, cell, old))
-        if not library:
+                cell.cell_contents = self.copy(original_cell.cell_contents, variable)
+                if not is_of_library:
+                    self.places.append(cell_place(variable, cell, original_cell))
+        if not is_of_library:
             names = global_names(function.__code__)
-            for variable in sorted(scope if names & READ_ANY_GLOBAL else names):
+            for variable in sorted(scope if names & ANY_GLOBAL_READERS else names):
                 self._copy_global(variable, scope)
             self.places += function_places(result)
         return result
@@ -158,21 +160,23 @@ class FunctionCopier:
         """Copy the handlers whose classes the user wrote; handlers that cannot be copied receive no records."""
         result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
-            kind = type(handler)
+            cls = type(handler)
             # A copy of a stream handler would write to the user's stream.
             is_stream = is_instance(handler, logging.StreamHandler)
-            home = kind.__module__.partition(".")[0]
-            is_pythons = home in sys.stdlib_module_names
-            if is_stream or is_pythons or home == _OWN_PACKAGE or not is_own(kind) or is_library_type(kind):
+            package = cls.__module__.partition(".")[0]
+            is_of_python = package in sys.stdlib_module_names
+            if is_stream or is_of_python or package == _THIS_PACKAGE or not is_own(cls) or is_library_type(cls):
                 continue
             failed: list[Any] = []
-            copy: logging.Handler = object.__new__(kind)
+            copy: logging.Handler = object.__new__(cls)
             self.memo[id(handler)] = copy
-            vars(copy).update((k, clone(v, self.memo, failed)) for k, v in vars(handler).items() if k != "lock")
+            vars(copy).update(
+                (key, clone(value, self.memo, failed)) for key, value in vars(handler).items() if key != "lock"
+            )
             copy.createLock()
             if not failed:
                 result[id(handler)] = copy
-                self.places.append(fixed_place(f"the attributes of the handler {kind.__name__}", vars(copy)))
+                self.places.append(fixed_place(f"the attributes of the handler {cls.__name__}", vars(copy)))
         return result
 
     def copy_filters(self) -> dict[int, Any]:
@@ -180,7 +184,7 @@ class FunctionCopier:
         result: dict[int, Any] = {}
         for original in all_filters():
             failed: list[Any] = []
-            copy = clone(original, self.memo, failed, self.copy_function, self.blocks)
+            copy = clone(original, self.memo, failed, self.copy_function, self.memory_provider)
             if not failed:
                 result[id(original)] = copy
                 owner = getattr(copy, "__self__", copy)  # of a method
@@ -208,8 +212,8 @@ class FunctionCopier:
             return
         self._copied_globals.add(key)
         value = scope.get(name, MISSING)
-        if (refusing := REFUSABLE.instead_of(value)) is not None:
-            scope[name] = refusing
+        if (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+            scope[name] = refusing_function
             return
         if is_bound_to_data(value):
             scope[name] = method = self.copy(value, name)
@@ -220,7 +224,7 @@ class FunctionCopier:
             scope[name] = self.copy(value, name)
         self.places.append(dataclasses.replace(item_place(name, scope, name), key=key, holder=None))
 
-    def has_copied_scope_of(self, function: types.FunctionType) -> bool:
+    def has_copied_globals_of(self, function: types.FunctionType) -> bool:
         """Return whether the globals that a function reads, or their originals, have a copy."""
         return self.origin(function.__globals__) in self._globals
 
@@ -239,8 +243,8 @@ def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
         with contextlib.suppress(ValueError):  # an empty cell
             content = cell.cell_contents
             if depth and is_instance(content, types.FunctionType):
-                is_users = is_own(content) and not is_library(content.__code__.co_filename)
-                if is_users or _closes_over_data(content, depth - 1):
+                is_user_function = is_own(content) and not is_library(content.__code__.co_filename)
+                if is_user_function or _closes_over_data(content, depth - 1):
                     return True
             content = getattr(content, "__self__", content) if is_instance(content, types.MethodType) else content
             if is_instance(content, weakref.ref) or (is_data(content) and not is_instance(content, tuple)):
@@ -253,10 +257,10 @@ def is_library_function(function: types.FunctionType) -> bool:
     return is_library(function.__code__.co_filename)
 
 
-def is_library_type(kind: type) -> bool:
+def is_library_type(cls: type) -> bool:
     """Return whether a class is defined by an installed package or by Python."""
-    home = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return kind is object or is_library(home or "")
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return cls is object or is_library(file or "")
 
 
 def name_of(fn: Any) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import entry_of_frame
-from jupyter_graphbreak._torch_compat.module_calls import compiled_callers
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
     SETS_COMPILER,
@@ -54,8 +54,8 @@ class _EffectGuard:
             self.effect = effect
         raise EffectRefusedError(effect)
 
-    def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
-        self.lines.setdefault(what, place)
+    def notice_state(self, description: str, place: StackEntry | None, _: FrameType) -> None:
+        self.lines.setdefault(description, place)
 
 
 @contextlib.contextmanager
@@ -76,14 +76,14 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
     """
     guard = _EffectGuard(calls)
     with (
-        made_descriptors.closed(),
+        made_descriptors.closing_leftovers(),
         preserved_line_cache(),
         refused_input(),
         copied_context(),
         UNAUDITED.installed(),
         REFUSABLE.installed(),
     ):
-        before = ProcessState(assigned)
+        state_before = ProcessState(assigned)
         try:
             with listen(guard):
                 yield
@@ -92,25 +92,25 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
         except EffectRefusedError as refused:
             raise TrialStoppedError(guard.effect or refused.effect) from None
         except SystemExit as error:
-            place = _innermost_own_line(error.__traceback__)
+            place = _innermost_user_line(error.__traceback__)
             raise TrialStoppedError(guard.effect or ObservedEffect("process", "ends the process", place)) from None
         except Exception:
             if guard.effect is not None:
                 raise TrialStoppedError(guard.effect) from None
             raise
         finally:
-            changes = before.restore()
+            changes = state_before.restore()
     if guard.effect is not None:
         raise TrialStoppedError(guard.effect)
-    if (changed := state_effect(changes, calls, guard.lines)) is not None:
-        raise TrialStoppedError(changed)
+    if (effect := state_effect(changes, calls, guard.lines)) is not None:
+        raise TrialStoppedError(effect)
 
 
-def _innermost_own_line(traceback: TracebackType | None) -> StackEntry | None:
+def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
     """Return the innermost line of user code in a traceback."""
     place = None
     while traceback is not None:
-        if is_own_code(traceback.tb_frame.f_code.co_filename):
+        if is_user_code(traceback.tb_frame.f_code.co_filename):
             place = entry_of_frame(traceback.tb_frame)
         traceback = traceback.tb_next
     return place
@@ -148,14 +148,14 @@ class EffectRecorder:
 
     def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Record an effect of compiled code; effects of other code are ignored."""
-        within = frozenset(compiled_callers(frame))
-        if within and len(self.observed) < _MAX_EFFECTS:
-            self.observed.append((within, effect))
+        callers = frozenset(enclosing_callable_ids(frame))
+        if callers and len(self.observed) < _MAX_EFFECTS:
+            self.observed.append((callers, effect))
 
-    def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
+    def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
-        if any(True for _ in compiled_callers(frame)):
-            self.lines.setdefault(what, place)
+        if any(True for _ in enclosing_callable_ids(frame)):
+            self.lines.setdefault(description, place)
 
 
 #: The maximum number of recorded effects per run.
@@ -165,9 +165,9 @@ _MAX_EFFECTS = 200
 @contextlib.contextmanager
 def record_effects() -> Iterator[EffectRecorder]:
     """Record the effects of compiled code on this thread while the context is open, without preventing them."""
-    observed = EffectRecorder()
-    with UNAUDITED.installed(), listen(observed):
-        yield observed
+    recorder = EffectRecorder()
+    with UNAUDITED.installed(), listen(recorder):
+        yield recorder
 
 
 class RunEffects:
@@ -177,16 +177,16 @@ class RunEffects:
         self._recorder = recorder
         self.changes: list[StateChange] = []
 
-    def of(self, call: Any) -> ObservedEffect | None:
+    def effect_of(self, call: Any) -> ObservedEffect | None:
         """Return the first effect of the code that a callable uses; ``None`` if it had none."""
         codes = list(own_codes(call))
         for _, effect in self._recorder.observed:
-            if effect.place is not None and any(_contains(code, effect.place) for code in codes):
+            if effect.place is not None and any(_contains_line(code, effect.place) for code in codes):
                 return effect
         return state_effect(self.changes, [call], self._recorder.lines)
 
 
-def _contains(code: CodeType, place: StackEntry) -> bool:
+def _contains_line(code: CodeType, place: StackEntry) -> bool:
     lines = [line for _, _, line in code.co_lines() if line is not None]
     return code.co_filename == place.filename and place.line is not None and min(lines) <= place.line <= max(lines)
 
@@ -194,10 +194,12 @@ def _contains(code: CodeType, place: StackEntry) -> bool:
 @contextlib.contextmanager
 def observed_effects() -> Iterator[RunEffects]:
     """Observe the effects of compiled code on this thread while the context is open."""
-    before = ProcessState()
+    state_before = ProcessState()
     with record_effects() as recorder:
         effects = RunEffects(recorder)
         try:
             yield effects
         finally:
-            effects.changes += [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
+            effects.changes += [
+                change for change in state_before.changes() if not change.what.startswith(SETS_COMPILER)
+            ]

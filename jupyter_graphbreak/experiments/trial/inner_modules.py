@@ -24,11 +24,11 @@ def modules_of(
 ) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield the modules that a call of a subject uses, each with its first place."""
     seen: set[int] = set()
-    known: set[int] = set()
+    yielded: set[int] = set()
     for name, root in (*subject.roots(), *Arguments(*args, **kwargs).named(subject.call).items()):
         for place, item in named_objects(root, name, seen):
-            if is_instance(item, torch.nn.Module) and id(item) not in known:
-                known.add(id(item))
+            if is_instance(item, torch.nn.Module) and id(item) not in yielded:
+                yielded.add(id(item))
                 yield place, item
 
 
@@ -62,18 +62,18 @@ class InnerModules:
         args, kwargs
             The arguments of the call, since they may contain modules.
         """
-        before: list[tuple[dict[str, Any], str, Any]] = []
+        saved: list[tuple[dict[str, Any], str, Any]] = []
         modules = list(modules_of(self._subject, args, kwargs)) if self._places else []
         try:
             for place, module in modules:
-                for method in (method for of_module, method in self._places if of_module == place):
+                for method in (method for module_place, method in self._places if module_place == place):
                     name = method or "_compiled_call_impl"
                     attributes = vars(module)
-                    before.append((attributes, name, attributes.get(name, _MISSING)))
+                    saved.append((attributes, name, attributes.get(name, _MISSING)))
                     attributes[name] = self._compiled_function(module, method)
             yield
         finally:
-            for attributes, name, value in before:
+            for attributes, name, value in saved:
                 if value is _MISSING:
                     attributes.pop(name, None)
                 else:

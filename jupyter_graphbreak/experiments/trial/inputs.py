@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.code_hints import are_indices, indices_test, numbers_in_code, other_choices
+from jupyter_graphbreak.experiments.trial.code_hints import (
+    indices_test,
+    look_like_indices,
+    numbers_in_code,
+    other_choices,
+)
 from jupyter_graphbreak.experiments.trial.tensor_changes import (
     filled_with,
+    filled_with_minimum,
     is_not_in,
-    least,
     map_tensors,
     negated,
     random_within,
@@ -56,9 +61,9 @@ class Input:
 
     Parameters
     ----------
-    special : bool
+    is_special : bool
         Whether the input has other Python values or sizes than the first input: a captured program may depend on them.
-    again : bool
+    follows_first_input : bool
         Whether to call the function with the first input beforehand.
     seed : int
         The seed of the random generators.
@@ -73,8 +78,8 @@ class Input:
 
     arguments: Arguments
     example: Example
-    special: bool = False
-    again: bool = False
+    is_special: bool = False
+    follows_first_input: bool = False
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
     other_kind: str = ""
@@ -92,7 +97,7 @@ class Input:
 
     @property
     def is_always_accepted(self) -> bool:
-        """Whether a function is meant for tensors of this kind, even if it refuses some: their values are ordinary."""
+        """Whether a function should accept tensors of this kind, since their values are ordinary, even if it fails."""
         return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 
     @property
@@ -111,9 +116,9 @@ class Input:
         return self.other_kind.endswith(FLAG)
 
 
-def describe(what: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
+def describe(description: str, arguments: Arguments, fn: Callable[..., Any]) -> Example:
     """Return a report's description of arguments."""
-    return Example(what, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
+    return Example(description, ", ".join(f"{name} = {show(value)}" for name, value in arguments.named(fn).items()))
 
 
 def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
@@ -128,17 +133,17 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
     first : Arguments
         The input to derive from.
     """
-    for what, change in _value_changes(first, fn):
+    for description, change in _value_changes(first, fn):
         arguments = map_tensors(first, change)
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
-            yield Input(arguments, describe(what, arguments, fn))
+            yield Input(arguments, describe(description, arguments, fn))
     change = unless(indices_test(first, fn), randomized, random_within)
-    special = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
-    for what, arguments in itertools.islice(special, _MAX_SPECIAL):
-        yield Input(arguments, describe(what, arguments, fn), special=True)
+    program_input_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
+    for description, arguments in itertools.islice(program_input_changes, _MAX_SPECIAL):
+        yield Input(arguments, describe(description, arguments, fn), is_special=True)
         changed = map_tensors(arguments, change)  # two branches may agree for the given values, like 1 + 1 and 1 * 2
         if tensors_in((changed.args, changed.kwargs)):
-            yield Input(changed, describe(f"{what}, random", changed, fn), special=True)
+            yield Input(changed, describe(f"{description}, random", changed, fn), is_special=True)
 
 
 # --- Changed values of tensors ---
@@ -148,26 +153,26 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
     named = [(name, value) for name, value in first.named(fn).items() if tensors_in(value)]
     if not named:
         return
-    one = named[0][0] if len(named) == 1 and is_instance(named[0][1], torch.Tensor) else "all tensors"
-    indices = indices_test(first, fn)
-    yield f"{one} negated", unless(indices, negated, rolled)
-    yield f"{one} zero", unless(indices, torch.zeros_like, least)
-    if one == "all tensors":
+    target = named[0][0] if len(named) == 1 and is_instance(named[0][1], torch.Tensor) else "all tensors"
+    may_be_indices = indices_test(first, fn)
+    yield f"{target} negated", unless(may_be_indices, negated, rolled)
+    yield f"{target} zero", unless(may_be_indices, torch.zeros_like, filled_with_minimum)
+    if target == "all tensors":
         for name, value in named[:3]:
-            others = functools.partial(is_not_in, {id(tensor) for tensor in tensors_in(value)})
-            yield f"{name} negated", unless(others, unless(indices, negated, rolled), unchanged)
-    yield f"{one} ten times as large", unless(indices, ten_times, unchanged)
-    yield f"{one} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
-    yield f"{one} random", unless(indices, randomized, random_within)
-    if any(map(are_indices, tensors_in((first.args, first.kwargs)))):
-        yield "integers in a different order", unless(are_indices, unchanged, rolled)
+            is_other_tensor = functools.partial(is_not_in, {id(tensor) for tensor in tensors_in(value)})
+            yield f"{name} negated", unless(is_other_tensor, unless(may_be_indices, negated, rolled), unchanged)
+    yield f"{target} ten times as large", unless(may_be_indices, ten_times, unchanged)
+    yield f"{target} reversed", lambda tensor: tensor.flip(0) if tensor.dim() else tensor
+    yield f"{target} random", unless(may_be_indices, randomized, random_within)
+    if any(map(look_like_indices, tensors_in((first.args, first.kwargs)))):
+        yield "integers in a different order", unless(look_like_indices, unchanged, rolled)
     for constant in numbers_in_code(fn):
         filled = functools.partial(filled_with, number=constant + 1)
-        yield f"{one} filled with {constant + 1:g}", unless(indices, filled, unchanged)
+        yield f"{target} filled with {constant + 1:g}", unless(may_be_indices, filled, unchanged)
     # Two branches may agree for round numbers.
-    yield f"{one} random, negated", unless(indices, lambda tensor: negated(randomized(tensor)), unchanged)
-    yield f"{one} with a nan", lambda tensor: with_first(tensor, float("nan"))
-    yield f"{one} with an inf", lambda tensor: with_first(tensor, float("inf"))
+    yield f"{target} random, negated", unless(may_be_indices, lambda tensor: negated(randomized(tensor)), unchanged)
+    yield f"{target} with a nan", lambda tensor: with_first(tensor, float("nan"))
+    yield f"{target} with an inf", lambda tensor: with_first(tensor, float("inf"))
 
 
 # --- Changed Python values and sizes ---
@@ -175,27 +180,29 @@ def _value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[s
 
 def _python_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     for name, value in first.named(fn).items():
-        others: list[Any] = []
+        new_values: list[Any] = []
         if is_instance(value, bool):
-            others = [not value]
+            new_values = [not value]
         elif is_instance(value, int):
-            others = [value + 1, -value]
+            new_values = [value + 1, -value]
         elif is_instance(value, float):
-            others = [-value, value * 2 + 1]
+            new_values = [-value, value * 2 + 1]
         elif is_instance(value, str | enum.Enum):
-            others = other_choices(fn, value)
-        for other in others:
-            yield f"{name} = {show(other)}", first.with_argument(fn, name, other)
+            new_values = other_choices(fn, value)
+        for new_value in new_values:
+            yield f"{name} = {show(new_value)}", first.with_argument(fn, name, new_value)
 
 
 def _size_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    given = tensors_in((first.args, first.kwargs))
-    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))
-    wanted = [int(number) + more for number in numbers_in_code(fn) if float(number).is_integer() for more in (1, 0)]
+    tensors = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
+    hinted_lengths = [
+        int(number) + offset for number in numbers_in_code(fn) if float(number).is_integer() for offset in (1, 0)
+    ]
     for size in sizes[:2]:
-        for new in dict.fromkeys([size + 1, *(length for length in wanted if 0 < length <= _MAX_SIZE), 1]):
-            if new != size:
+        for new_size in dict.fromkeys([size + 1, *(length for length in hinted_lengths if 0 < length <= _MAX_SIZE), 1]):
+            if new_size != size:
                 yield (
-                    f"size {new} instead of {size}",
-                    map_tensors(first, functools.partial(resize, size=size, new=new)),
+                    f"size {new_size} instead of {size}",
+                    map_tensors(first, functools.partial(resize, size=size, new_size=new_size)),
                 )

@@ -22,16 +22,16 @@ _RERAISING_FUNCTION = "Reference.__init__"
 def is_internal(fault: Exception) -> bool:
     """Return whether an exception was raised in this package or in ``copy``, not in the user's code."""
     code: CodeType | None = None
-    last = fault.__traceback__
-    while last is not None:
-        code, last = last.tb_frame.f_code, last.tb_next
+    traceback = fault.__traceback__
+    while traceback is not None:
+        code, traceback = traceback.tb_frame.f_code, traceback.tb_next
     if code is None or isinstance(fault, OSError | ValueError) or code.co_qualname == _RERAISING_FUNCTION:
         return False  # OSError and ValueError are usage errors, raised on purpose
     return code.co_filename.startswith((OWN_FOLDER, _COPY_FILE))
 
 
-def note_if_internal(what: str, error: BaseException) -> None:
-    """Note an error for the report if it is an internal one that is not raised on purpose; ``what`` follows "while"."""
-    on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
-    if isinstance(error, Exception) and not on_purpose and is_internal(error):
-        collect_fault(internal_error(what, error))
+def note_if_internal(activity: str, error: BaseException) -> None:
+    """Note an internal error that is not raised on purpose, for the report; ``activity`` follows "while"."""
+    is_on_purpose = isinstance(error, LookupError) or type(error).__module__.startswith(f"{_PACKAGE}.")
+    if isinstance(error, Exception) and not is_on_purpose and is_internal(error):
+        collect_fault(internal_error(activity, error))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak.experiments.trial.copies import UNCHANGED, memory_key
+from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, memory_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
@@ -22,7 +22,7 @@ _MIN_SHARED_BYTES = 1 << 18
 #: The fraction of the available memory that trials may use.
 _TRIAL_SHARE = 0.5
 #: Trials of a call use at most this many times the memory of the call.
-GROWTH = 4
+MAX_GROWTH = 4
 
 
 class _CopiedStorage(NamedTuple):
@@ -32,7 +32,7 @@ class _CopiedStorage(NamedTuple):
     work: torch.UntypedStorage
 
     def is_unchanged(self) -> bool:
-        return equal_bytes(self.before, self.work)
+        return have_equal_bytes(self.before, self.work)
 
 
 class Twin(NamedTuple):
@@ -96,7 +96,7 @@ class Memory:
         original = twin.original() if twin is not None else None
         if original is not None:
             before = original.untyped_storage()
-            if before.data_ptr() != storage.data_ptr() and equal_bytes(before, storage):
+            if before.data_ptr() != storage.data_ptr() and have_equal_bytes(before, storage):
                 return _CopiedStorage(before, storage)
         return _CopiedStorage(storage, storage.clone())
 
@@ -134,19 +134,19 @@ class Memory:
             gc.collect()
             _release_free_memory()
 
-    def changed(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
+    def changed_storages(self) -> list[tuple[torch.UntypedStorage, torch.UntypedStorage]]:
         """Return the storages that runs have changed: the content before, and the current content."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
     def memo(self, excluded: Iterable[Any] = ()) -> dict[Any, Any]:
         """Return a memo with which copies use the shared memory, except the storages with the given keys."""
-        left_out = set(excluded)
-        return {key: block.work for key, block in self._by_key.items() if memory_key(block.work) not in left_out}
+        excluded_keys = set(excluded)
+        return {key: block.work for key, block in self._by_key.items() if memory_key(block.work) not in excluded_keys}
 
     def unchanged_memo(self) -> dict[Any, Any]:
         """Return a memo with which copies share the memory that no run has changed."""
         memo: dict[Any, Any] = {memory_key(block.work): block.before for block in self._blocks if block.is_unchanged()}
-        return memo | {UNCHANGED: frozenset(memo)}
+        return memo | {UNCHANGED_MEMORY: frozenset(memo)}
 
 
 @functools.cache
@@ -169,21 +169,21 @@ def _release_free_memory() -> None:
         trim(0)
 
 
-def equal_bytes(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
+def have_equal_bytes(one: torch.UntypedStorage, other: torch.UntypedStorage) -> bool:
     """Return whether two storages have the same content."""
     if one.nbytes() != other.nbytes() or one.device != other.device:
         return False
     if one.data_ptr() == other.data_ptr():
         return True
-    wide = one.nbytes() // 8 * 8
-    for dtype, start, end in ((torch.int64, 0, wide), (torch.uint8, wide, one.nbytes())):
-        ones, others = (_view(storage, dtype, start, end) for storage in (one, other))
-        if not torch.equal(ones, others):
+    end_of_words = one.nbytes() // 8 * 8
+    for dtype, start, end in ((torch.int64, 0, end_of_words), (torch.uint8, end_of_words, one.nbytes())):
+        one_view, other_view = (_typed_view(storage, dtype, start, end) for storage in (one, other))
+        if not torch.equal(one_view, other_view):
             return False
     return True
 
 
-def _view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, end: int) -> torch.Tensor:
+def _typed_view(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, end: int) -> torch.Tensor:
     size = dtype.itemsize
     view = torch.empty(0, dtype=dtype, device=storage.device)
     return view.set_(storage, start // size, ((end - start) // size,), (1,))
@@ -193,11 +193,11 @@ def available_memory(device: torch.device | None = None) -> int:
     """Return the free bytes of a CUDA device, or else of the machine or the container of this process."""
     if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return min([_left_on_machine(), *_left_in_containers()])
+    return min([_free_on_machine(), *_free_in_containers()])
 
 
-def _left_on_machine() -> int:
-    for line in _lines(Path("/proc/meminfo")):
+def _free_on_machine() -> int:
+    for line in _lines_of(Path("/proc/meminfo")):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     try:
@@ -206,42 +206,42 @@ def _left_on_machine() -> int:
         return 4 << 30
 
 
-def _left_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> list[int]:
+def _free_in_containers(root: Path = Path("/sys/fs/cgroup"), groups: Path = Path("/proc/self/cgroup")) -> list[int]:
     """Return the free bytes of each control group, version 1 or 2, that limits this process."""
-    left = []
-    for line in _lines(groups):
-        _, kinds, path = line.split(":", 2)
-        if not kinds:
-            left += _left_in_groups(root, path, "memory.max", "memory.current")
-        elif "memory" in kinds.split(","):
-            left += _left_in_groups(root / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")
-    return left
+    free = []
+    for line in _lines_of(groups):
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            free += _free_in_groups(root, path, "memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            free += _free_in_groups(root / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes")
+    return free
 
 
-def _left_in_groups(root: Path, path: str, limit: str, used: str) -> list[int]:
+def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> list[int]:
     """Return the free bytes of a group and its parents; in a container the root is its own group."""
     folders = [root / path.strip("/")]
     while folders[-1] != root and root in folders[-1].parents:
         folders.append(folders[-1].parent)
-    left = []
+    free = []
     for folder in dict.fromkeys([*folders, root]):
-        numbers = [next(_lines(folder / name), "") for name in (limit, used)]
+        numbers = [next(_lines_of(folder / name), "") for name in (limit_file, usage_file)]
         if all(number.isdigit() for number in numbers):
-            inactive = _droppable_bytes(folder)
-            left.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - inactive)))
-    return left
+            droppable = _droppable_bytes(folder)
+            free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable)))
+    return free
 
 
 def _droppable_bytes(folder: Path) -> int:
     """Return how much of the used memory is file cache that the kernel can drop."""
-    for line in _lines(folder / "memory.stat"):
+    for line in _lines_of(folder / "memory.stat"):
         name, _, number = line.partition(" ")
         if name in {"inactive_file", "total_inactive_file"}:
             return int(number)
     return 0
 
 
-def _lines(path: Path) -> Any:
+def _lines_of(path: Path) -> Any:
     try:
         yield from path.read_text().splitlines()
     except OSError:

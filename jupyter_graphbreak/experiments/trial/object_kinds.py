@@ -52,7 +52,7 @@ _TORCH_MODULES = (
 )  # fmt: skip
 LOCKS: dict[type, Callable[[], Any]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 #: The types of objects whose memory a ``memoryview`` may show.
-BYTES = (bytearray, array.array)
+BUFFER_TYPES = (bytearray, array.array)
 
 
 def is_bound_to_data(method: Any) -> bool:
@@ -62,9 +62,9 @@ def is_bound_to_data(method: Any) -> bool:
     )
 
 
-def slot_descriptors(kind: type) -> Iterator[Any]:
+def slot_descriptors(cls: type) -> Iterator[Any]:
     """Yield the descriptors of the ``__slots__`` of a class."""
-    for base in kind.__mro__:
+    for base in cls.__mro__:
         if base.__flags__ & _HEAP_TYPE and "__slots__" in vars(base):
             yield from (member for member in vars(base).values() if is_instance(member, types.MemberDescriptorType))
 
@@ -76,10 +76,10 @@ def is_plain(value: torch.Tensor) -> bool:
 
 def is_atom(value: Any) -> bool:
     """Return whether an object is immutable."""
-    kind: Any = type(value)
+    cls: Any = type(value)
     # An instance of a subclass may have attributes.
-    has_attributes = kind.__dictoffset__ and not is_instance(value, enum.Enum)
-    return kind is object or (is_instance(value, _ATOMS) and not has_attributes)
+    has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
+    return cls is object or (is_instance(value, _ATOMS) and not has_attributes)
 
 
 def is_code(value: Any) -> bool:
@@ -96,12 +96,12 @@ def is_shared(value: Any) -> bool:
         return _is_default_generator(value)
     if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
         return True
-    home: Any = type(value).__module__
+    module: Any = type(value).__module__
     # A class may define ``__module__`` as a property. A compiled module is copied with the module that it calls.
-    if not isinstance(home, str) or is_instance(value, torch.nn.Module):
+    if not isinstance(module, str) or is_instance(value, torch.nn.Module):
         return False
-    return home.partition(".")[0] in _LOGGING_PACKAGES or any(
-        home == package or home.startswith(f"{package}.") for package in _TORCH_MODULES
+    return module.partition(".")[0] in _LOGGING_PACKAGES or any(
+        module == package or module.startswith(f"{package}.") for package in _TORCH_MODULES
     )
 
 
@@ -121,7 +121,7 @@ def is_array(value: Any) -> bool:
 
 def is_data(value: Any) -> bool:
     """Return whether a call may change an object: a tensor, module, optimizer, container or user instance."""
-    if is_instance(value, (*_CONTAINERS, *BYTES, threading.local)) or proxied_by(value) is not None:
+    if is_instance(value, (*_CONTAINERS, *BUFFER_TYPES, threading.local)) or proxied_by(value) is not None:
         return True
     if is_instance(value, memoryview):
         return is_data(value.obj)
@@ -129,33 +129,33 @@ def is_data(value: Any) -> bool:
         return not _is_default_generator(value)
     if is_array(value):
         return True
-    kind = type(value)
+    cls = type(value)
     # Objects of the standard library, such as streams, refer to almost everything.
     return (
         not is_code(value)
         and not is_shared(value)
         and attribute_of(value, "__dict__") is not None
-        and is_own(kind)
-        and kind.__module__.partition(".")[0] not in sys.stdlib_module_names
+        and is_own(cls)
+        and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
     )
 
 
-def has_attributes_only(kind: type) -> bool:
+def has_attributes_only(cls: type) -> bool:
     """Return whether the instances of a class consist of attributes only."""
-    return all(_adds_attributes_only(base) or base in _PLAIN_BASES for base in kind.__mro__[:-1])
+    return all(_adds_attributes_only(base) or base in _PLAIN_BASES for base in cls.__mro__[:-1])
 
 
-def _adds_attributes_only(kind: type) -> bool:
+def _adds_attributes_only(cls: type) -> bool:
     """Return whether the instances of a class have no more memory than those of its base and its attributes need.
 
     Instances of nanobind's classes have more memory. Their methods end the process if ``__init__`` has not run.
     """
-    base = kind.__base__
-    if not kind.__flags__ & _HEAP_TYPE or base is None:
+    base = cls.__base__
+    if not cls.__flags__ & _HEAP_TYPE or base is None:
         return False
     attributes = [
         name
-        for name, member in vars(kind).items()
+        for name, member in vars(cls).items()
         if is_instance(member, types.MemberDescriptorType) or name in {"__dict__", "__weakref__"}
     ]
-    return kind.__basicsize__ - base.__basicsize__ <= struct.calcsize("P") * len(attributes)
+    return cls.__basicsize__ - base.__basicsize__ <= struct.calcsize("P") * len(attributes)

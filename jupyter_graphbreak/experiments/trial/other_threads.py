@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _ThreadStream(io.TextIOWrapper):
-    """Writes to a different stream on threads that redirect it, and to the process's stream on others and afterwards.
+    """A stream that writes to another stream on threads that redirect it, and otherwise to the process's stream.
 
     Dynamo does not trace the methods, as for a standard stream, so a break at one of them has the program's line.
     """
@@ -47,8 +47,8 @@ class _Target(io.RawIOBase):
         self._encoding = encoding
 
     def stream(self) -> TextIO:
-        here = self.redirected.get(get_ident())
-        return here[-1] if here else self.original
+        streams = self.redirected.get(get_ident())
+        return streams[-1] if streams else self.original
 
     @property
     def name(self) -> Any:
@@ -82,16 +82,16 @@ _streams_lock = threading.RLock()
 
 def _replacement(name: str, stream: Any) -> _ThreadStream:
     """Return the replacement of a standard stream, or the stream itself if it is a replacement."""
-    if any(known is stream for (replaced, _), known in _replacements.items() if replaced == name):
+    if any(replacement is stream for (replaced, _), replacement in _replacements.items() if replaced == name):
         return stream  # type: ignore[no-any-return]
     key = name, id(stream)
-    known = _replacements.get(key)
-    if known is None or known.target.original is not stream or known.closed:
+    replacement = _replacements.get(key)
+    if replacement is None or replacement.target.original is not stream or replacement.closed:
         _replacements.pop(key, None)
-        _replacements[key] = known = _ThreadStream(stream)
-        for old in list(_replacements)[:-_MAX_REPLACEMENTS]:
-            del _replacements[old]
-    return known
+        _replacements[key] = replacement = _ThreadStream(stream)
+        for old_key in list(_replacements)[:-_MAX_REPLACEMENTS]:
+            del _replacements[old_key]
+    return replacement
 
 
 @contextlib.contextmanager
@@ -154,7 +154,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
     shown = {id(names): set(registry) for _, names, registry in registries}
     thread, is_open = get_ident(), [True]
     show, show_elsewhere = warnings._showwarnmsg, _shown_by_process()  # type: ignore[attr-defined]  # noqa: SLF001
-    added: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
+    new_keys: list[tuple[Callable[[], dict[Any, Any]], Any]] = []
 
     def is_new(message: WarningMessage, action: str) -> bool:
         """Return whether a warning has not been shown before, in the sense of the filter's action."""
@@ -162,15 +162,15 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
         if action == "always":
             return True
         if action == "once":
-            known, key = shown_once, (text, category)
-            added.append((lambda: once, key))
+            known_keys, key = shown_once, (text, category)
+            new_keys.append((lambda: once, key))
         else:
-            names = _names_at(message.filename)
-            known = shown.setdefault(id(names), set())
+            names = _namespace_at(message.filename)
+            known_keys = shown.setdefault(id(names), set())
             key = (text, category, 0 if action == "module" else message.lineno)  # type: ignore[assignment]
-            added.append((lambda: names.setdefault("__warningregistry__", {}), key))
-        is_known = key in known
-        known.add(key)
+            new_keys.append((lambda: names.setdefault("__warningregistry__", {}), key))
+        is_known = key in known_keys
+        known_keys.add(key)
         return not is_known
 
     def dispatch(message: WarningMessage) -> None:
@@ -188,8 +188,8 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
             yield
         finally:
             is_open.clear()
-            version = filters_version() if added else None
-            for find_registry, key in added:  # only now, since a trial removes the registries that it made
+            version = filters_version() if new_keys else None
+            for find_registry, key in new_keys:  # only now, since a trial removes the registries that it made
                 registry = find_registry()
                 registry.setdefault("version", version)  # without a version Python clears the registry
                 registry[key] = True
@@ -198,13 +198,13 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 def warning_registries() -> Registries:
     """Return the name, the global names and the registry of shown warnings of each module that has a registry."""
     # A copy, because a garbage collection may import a module even while the items are listed.
-    found = [
+    candidates = [
         (name, names, names["__warningregistry__"])
         for name, module in sys.modules.copy().items()
         # `getattr` would make a lazy module try to import the registry.
-        if "__warningregistry__" in (names := module.__dict__ if type(module) is ModuleType else _names(module))
+        if "__warningregistry__" in (names := module.__dict__ if type(module) is ModuleType else _namespace_of(module))
     ]
-    return [(name, names, registry) for name, names, registry in found if isinstance(registry, dict)]
+    return [(name, names, registry) for name, names, registry in candidates if isinstance(registry, dict)]
 
 
 def _shown_by_process() -> Callable[[WarningMessage], None]:
@@ -218,12 +218,15 @@ def _shown_by_process() -> Callable[[WarningMessage], None]:
 def _filter_action(message: WarningMessage, filters: list[Any], default: str) -> str:
     """Return the filter action for a warning."""
     text = str(message.message)
-    module = next((name for name, home in sys.modules.copy().items() if _file(home) == message.filename), "__main__")
-    for action, pattern, category, of_module, line in filters:
+    module = next(
+        (name for name, loaded_module in sys.modules.copy().items() if _file_of(loaded_module) == message.filename),
+        "__main__",
+    )
+    for action, pattern, category, module_pattern, line in filters:
         if (
             (pattern is None or _matches(pattern, text))
             and issubclass(message.category, category)
-            and (of_module is None or _matches(of_module, module))
+            and (module_pattern is None or _matches(module_pattern, module))
             and line in {0, message.lineno}
         ):
             return str(action)
@@ -234,16 +237,16 @@ def _matches(pattern: Any, text: str) -> bool:
     return bool(pattern.match(text)) if hasattr(pattern, "match") else pattern == text
 
 
-def _file(module: Any) -> Any:
-    return _names(module).get("__file__")
+def _file_of(module: Any) -> Any:
+    return _namespace_of(module).get("__file__")
 
 
-def _names(module: Any) -> dict[str, Any]:
+def _namespace_of(module: Any) -> dict[str, Any]:
     return getattr(module, "__dict__", {})
 
 
-def _names_at(filename: str) -> dict[str, Any]:
-    """Return the global names of the warning code on this thread."""
+def _namespace_at(filename: str) -> dict[str, Any]:
+    """Return the globals of the code in a file that issues the warning on this thread."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way to find the warning code
     while frame is not None:
         if frame.f_code.co_filename == filename:
@@ -253,7 +256,7 @@ def _names_at(filename: str) -> dict[str, Any]:
 
 
 class _Probe(Warning):
-    """Exposes the version of the filters, which Python writes to a registry."""
+    """A warning that makes Python write the version of the filters to a registry."""
 
 
 def filters_version() -> Any:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.configuration import quiet
+from jupyter_graphbreak._torch_compat.configuration import hidden_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
-from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place, looking_at_tensors
+from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
     capture_effects,
     modes,
-    preserve_generators,
     preserve_modes,
+    preserve_random_generators,
     preserve_warnings,
     random_states,
     seed_all,
@@ -80,9 +80,9 @@ class Result:
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
         ``None`` as a whole if nothing requires a gradient, or no backward pass was requested.
-    backward : Exception or None
+    backward_error : Exception or None
         The exception that the backward pass raised.
-    before : dict
+    state_before : dict
         The state before all runs, by name.
     places : frozenset of str
         The places of all objects of the result, the arguments and the state.
@@ -93,7 +93,7 @@ class Result:
         Digests of the states of the random generators, and the modes of torch, after the call.
     layouts : dict
         The class and the strides of each tensor of the result, by place.
-    kept : dict
+    changed_in_place : dict
         Whether the call changed a tensor in place, for each place that has the same tensor as before the call.
     """
 
@@ -105,14 +105,14 @@ class Result:
     requires_grad: dict[str, bool] = field(default_factory=dict)
     left_grad: dict[str, torch.Tensor | None] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor | None] | None = None
-    backward: Exception | None = None
-    before: dict[str, Any] = field(default_factory=dict)
+    backward_error: Exception | None = None
+    state_before: dict[str, Any] = field(default_factory=dict)
     places: frozenset[str] = frozenset()
     aliases: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
     random: dict[str, str] = field(default_factory=dict)
     modes: dict[str, Any] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
-    kept: dict[str, bool] = field(default_factory=dict)
+    changed_in_place: dict[str, bool] = field(default_factory=dict)
 
     @property
     def printed(self) -> str:
@@ -153,12 +153,12 @@ def run(
         If the time limit has passed.
     """
     require_time()
-    given = subject.copies_of(arguments)
-    value, raised, failed = None, None, None
-    limit = _current_line_limit()
+    copies = subject.copies_of(arguments)
+    value, raised, backward_error = None, None, None
+    line_counter = _current_line_limit()
     with (
         # The limit is for the program alone: it would make reading the state of the process take twice as long.
-        _tracing(None) if limit is not None else contextlib.nullcontext(),
+        _tracing(None) if line_counter is not None else contextlib.nullcontext(),
         subject.activated(),
         preserve_modes(),
         capture_effects(subject.handlers, subject.filters) as effects,
@@ -167,21 +167,21 @@ def run(
         seed_all(seed)
         with looking_at_tensors():
             tensors_before = {
-                place: (item, changes_in_place(item))
-                for place, item in _all_objects(None, given.named(subject.call), subject)
+                place: (item, in_place_change_count(item))
+                for place, item in _all_objects(None, copies.named(subject.call), subject)
                 if is_instance(item, torch.Tensor)
             }
         try:
-            with _tracing(limit) if limit is not None else contextlib.nullcontext():
-                value = program(*given.args, **given.kwargs)
+            with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext():
+                value = program(*copies.args, **copies.kwargs)
                 if is_instance(value, types.GeneratorType):
                     value = Yielded(list(value))
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
         random_after, modes_after = random_states(), modes()
         with looking_at_tensors():
-            now = {RESULT: value, **given.named(subject.call)}
-            objects = list(_all_objects(value, given.named(subject.call), subject))
+            values_after = {RESULT: value, **copies.named(subject.call)}
+            objects = list(_all_objects(value, copies.named(subject.call), subject))
             tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
             left_grad = {
                 place: subject.snapshot(item.grad, {})
@@ -191,20 +191,20 @@ def run(
             requires_grad = {place: item.requires_grad for place, item in tensors.items()}
             aliases = _aliases(objects)
             layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
-            kept = {
-                place: changes_in_place(item) != tensors_before[place][1]
+            changed_in_place = {
+                place: in_place_change_count(item) != tensors_before[place][1]
                 for place, item in tensors.items()
                 if place in tensors_before and tensors_before[place][0] is item
             }
         given_gradients = None
         if gradients and raised is None and not torch.is_inference_mode_enabled():
-            given_gradients, failed = _run_backward(tensors)
+            given_gradients, backward_error = _run_backward(tensors)
     memo = subject.unchanged_memo()
-    now = {name: subject.snapshot(item, memo) for name, item in now.items()}
+    values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        now.pop(RESULT), raised, now, subject.state(memo), effects, requires_grad, left_grad, given_gradients, failed,
-        subject.initial, frozenset(place for place, _ in objects), aliases, random_after, modes_after,
-        layouts, kept,
+        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, left_grad,
+        given_gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
+        random_after, modes_after, layouts, changed_in_place,
     )  # fmt: skip
 
 
@@ -227,16 +227,16 @@ def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozens
     """Return the objects that are identical to, or share memory with, earlier ones."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
     places_by_id: dict[int, list[str]] = defaultdict(list)
-    in_memory: dict[int, list[str]] = defaultdict(list)
+    places_by_address: dict[int, list[str]] = defaultdict(list)
     for place, item in objects:
         address = memory_address(item)
-        neighbours = in_memory[address] if address is not None else []
+        places_in_memory = places_by_address[address] if address is not None else []
         if places_by_id[id(item)]:
             aliases[place] = ("is", frozenset(places_by_id[id(item)][:_MAX_NAMES]))
-        elif neighbours:
-            aliases[place] = ("shares memory with", frozenset(neighbours[:_MAX_NAMES]))
+        elif places_in_memory:
+            aliases[place] = ("shares memory with", frozenset(places_in_memory[:_MAX_NAMES]))
         places_by_id[id(item)].append(place)
-        neighbours.append(place)
+        places_in_memory.append(place)
     return aliases
 
 
@@ -256,20 +256,20 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     if not roots:
         return None, None
     leaves = {place: item for place, item in tensors.items() if item.is_leaf and item.requires_grad}
-    left = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
-    failed = None
+    saved_grads = {id(leaf): (leaf, leaf.grad) for leaf in leaves.values()}
+    backward_error = None
     try:
-        for leaf, _ in left.values():
+        for leaf, _ in saved_grads.values():
             leaf.grad = None
         with torch.enable_grad():
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
     except Exception as error:  # noqa: BLE001 - the exception is the finding
-        gradients, failed = {}, error.with_traceback(None)
+        gradients, backward_error = {}, error.with_traceback(None)
     finally:
-        for leaf, grad in left.values():
+        for leaf, grad in saved_grads.values():
             leaf.grad = grad
-    return gradients, failed
+    return gradients, backward_error
 
 
 def gradient_weights(root: torch.Tensor) -> torch.Tensor:
@@ -301,15 +301,15 @@ class _LineCounter:
         filename = frame.f_code.co_filename
         if filename not in self._counted:
             self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        return self._note if self._counted[filename] else None
+        return self._count_line if self._counted[filename] else None
 
-    def _note(self, frame: types.FrameType, event: str, _: Any) -> Any:
+    def _count_line(self, frame: types.FrameType, event: str, _: Any) -> Any:
         if event == "line":
             self._count += 1
             self.lines.add((frame.f_code.co_filename, frame.f_lineno))
         if self._count > _MAX_LINES:
             raise LineLimitError
-        return self._note
+        return self._count_line
 
 
 @contextlib.contextmanager
@@ -329,13 +329,13 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
     """Set the trace function while the context is open, unless code in it sets a different one."""
-    before = sys.gettrace()
+    previous = sys.gettrace()
     sys.settrace(function)
     try:
         yield
     finally:
         if sys.gettrace() == function:
-            sys.settrace(before)
+            sys.settrace(previous)
 
 
 def _current_line_limit() -> Any:
@@ -358,11 +358,11 @@ def sandboxed() -> Iterator[None]:
     python_random, numpy_random = random.getstate(), numpy.random.get_state() if numpy is not None else None
     try:
         with (
-            preserve_generators(),
+            preserve_random_generators(),
             preserve_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
             preserve_modes(),
-            quiet(),
+            hidden_compiler_logs(),
             suppress_logging(),
             suppress_displays(),
             forgotten_backends(),

@@ -29,7 +29,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     LoadedModules,
     is_library_code,
 )
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, ObservedEffect, TrialStoppedError
 from jupyter_graphbreak.experiments.trial.state_parts import (
@@ -38,10 +38,10 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     Part,
     StateChange,
     attributes_of,
-    identity_of,
+    identity_reader,
+    identity_writer,
     logging_parts,
-    set_attributes,
-    setter_of,
+    restore_attributes,
 )
 from jupyter_graphbreak.recording.steady import DEFERRED
 from jupyter_graphbreak.recording.targets import own_codes
@@ -68,25 +68,25 @@ class ProcessState:
 
     def __init__(self, assigned: Iterable[LibraryPart] = ()) -> None:
         loaded = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
-        self._parts = [*_known_parts(len(sys.modules), *loaded), *map(_library_part, assigned)]
+        self._parts = [*_cached_parts(len(sys.modules), *loaded), *map(_library_part, assigned)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
         """Return the changes since this state was read."""
-        return [part.change(before, after) for part, before, after in self._changed()]
+        return [part.change(before, after) for part, before, after in self._changed_parts()]
 
     def restore(self) -> list[StateChange]:
         """Restore the state as far as possible, and return the changes that were undone."""
-        changed = list(self._changed())
-        for part, value, _ in changed:
+        changed_parts = list(self._changed_parts())
+        for part, value, _ in changed_parts:
             with contextlib.suppress(Exception):  # the folder was deleted, or Python did not set the handler
                 part.write(value)
-        return [part.change(before, after) for part, before, after in changed]
+        return [part.change(before, after) for part, before, after in changed_parts]
 
-    def _changed(self) -> Iterator[tuple[Part, Any, Any]]:
+    def _changed_parts(self) -> Iterator[tuple[Part, Any, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
-            if value is not MISSING and not _is_equal(value, now := _read(part)):
-                yield part, value, now
+            if value is not MISSING and not _is_equal(value, current_value := _read(part)):
+                yield part, value, current_value
 
 
 def _read(part: Part) -> Any:
@@ -115,8 +115,8 @@ _OPTIONAL_MODULES = (
 
 
 @functools.lru_cache(maxsize=4)
-def _known_parts(*_: object) -> tuple[Part, ...]:
-    """Return the parts of the process's state, which depend on the loaded modules; each trial asks for them twice."""
+def _cached_parts(*_: object) -> tuple[Part, ...]:
+    """Return the parts of the process's state, which depend on the loaded modules; cached for later trials."""
     return tuple(_parts())
 
 
@@ -192,19 +192,21 @@ def _parts() -> Iterator[Part]:
         _set_warning_filters,
         frozenset({"simplefilter", "filterwarnings", "resetwarnings", "filters"}),
     )
-    yield Part("sets attributes of a thread", _thread_attributes, set_attributes,
+    yield Part("sets attributes of a thread", _thread_attributes, restore_attributes,
                frozenset({"name", "setName", "setattr", "current_thread", "main_thread"}))  # fmt: skip
     yield from logging_parts()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield Part("sets NumPy's error handling", numpy.geterr, lambda old: numpy.seterr(**old), frozenset({"seterr"}))
-        for what, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
+        yield Part(
+            "sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), frozenset({"seterr"})
+        )
+        for title, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
             getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
-            yield Part(f"sets {what}", getter, setter, frozenset({f"set{name}"}))
+            yield Part(f"sets {title}", getter, setter, frozenset({f"set{name}"}))
         yield Part(
             "sets how NumPy prints",
             numpy.get_printoptions,
-            lambda old: numpy.set_printoptions(**old),
+            lambda saved: numpy.set_printoptions(**saved),
             frozenset({"set_printoptions"}),
         )
     for setting in process_settings():
@@ -225,7 +227,7 @@ def _library_part(part: LibraryPart) -> Part:
         case LibraryContainer():
             return Part(f"changes {part.title}", lambda: Identities(part.content()),
                         lambda saved: part.refill(list(saved.items)), frozenset({part.name}))  # fmt: skip
-    read, write = identity_of(part.read), setter_of(part.write)
+    read, write = identity_reader(part.read), identity_writer(part.write)
     return Part(f"sets {part.title}", read, write, frozenset({part.name}), is_assigned=True)
 
 
@@ -264,13 +266,13 @@ _SYS_ATTRIBUTES = (
 def _tracing_parts() -> Iterator[Part]:
     """Yield the trace and profile functions and the fault handler."""
     for kind in ("trace", "profile"):
-        for owner, whose in ((sys, ""), (threading, " of new threads")):
+        for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
-            yield Part(f"sets the {kind} function{whose}", identity_of(read), setter_of(write),
+            yield Part(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
                        frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
-    faults = sys.modules.get("faulthandler")
-    if faults is not None:
-        yield Part("sets the fault handler", faults.is_enabled, lambda on: _set_fault_handler(faults, on),
+    faulthandler = sys.modules.get("faulthandler")
+    if faulthandler is not None:
+        yield Part("sets the fault handler", faulthandler.is_enabled, lambda on: _set_fault_handler(faulthandler, on),
                    frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
 
 
@@ -282,13 +284,13 @@ def _default_parts() -> Iterator[Part]:
             "sets the maximum number of digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
             frozenset({"set_int_max_str_digits"}),
         )  # fmt: skip
-    for module, what, getter, setter in (
+    for module, description, getter, setter in (
         ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
         ("csv", "sets the maximum field size of CSV files", "field_size_limit", "field_size_limit"),
     ):
         owner = sys.modules.get(module)
         if owner is not None:
-            yield Part(what, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
+            yield Part(description, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),
@@ -313,11 +315,11 @@ def _stack_size() -> int:
     return size
 
 
-def _set_fault_handler(faults: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
+def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 - the value of a part
     if is_on:
-        faults.enable(sys.__stderr__)
+        faulthandler.enable(sys.__stderr__)
     else:
-        faults.disable()
+        faulthandler.disable()
 
 
 def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
@@ -342,7 +344,7 @@ def _file_mask() -> int:
 
 
 def set_environment(values: dict[str, str]) -> None:
-    """Restore the environment variables; variables that already have the right value are not set again."""
+    """Set the environment variables to saved values; those that already have the right value are not set again."""
     for name in os.environ.keys() - values.keys():
         del os.environ[name]
     os.environ.update({name: value for name, value in values.items() if os.environ.get(name) != value})
@@ -445,7 +447,7 @@ def preserved_line_cache() -> Iterator[None]:
         yield
     finally:
         for name in [name for name in linecache.cache if name not in before]:
-            if is_own_code(name) and not name.startswith("<"):
+            if is_user_code(name) and not name.startswith("<"):
                 del linecache.cache[name]
         linecache.cache.update(before)
 
@@ -473,31 +475,31 @@ def find_changing_line(
     imported : mapping
         The module and the name of each library function that the code imported by name, by its name in the code.
     """
-    by_name = {
+    aliases = {
         alias
         for alias, (module, name) in imported.items()
         if name in change.names and (not change.owners or module in change.owners)
     }
     for code in codes:
-        if not is_own_code(code.co_filename):
+        if not is_user_code(code.co_filename):
             continue
         has_owner = not change.owners or change.owners & {*code.co_names, *code.co_freevars}
-        if not has_owner and not by_name & {*code.co_names}:
+        if not has_owner and not aliases & {*code.co_names}:
             continue
         for instruction in dis.get_instructions(code):
             is_name = isinstance(instruction.argval, str) and instruction.opname.startswith(("LOAD_", "STORE_"))
             is_builtin = instruction.opname == "LOAD_GLOBAL" and hasattr(builtins, str(instruction.argval))
             if change.is_assigned and not instruction.opname.startswith(("STORE_", "DELETE_", "LOAD_CONST")):
                 continue
-            known = {*by_name, *(change.names if has_owner else ())}
-            if is_name and not is_builtin and instruction.argval in known:
-                place = instruction.positions
-                if place is not None and place.lineno is not None:
-                    return StackEntry(code.co_filename, place.lineno, code.co_name, code.co_firstlineno)
+            changing_names = {*aliases, *(change.names if has_owner else ())}
+            if is_name and not is_builtin and instruction.argval in changing_names:
+                positions = instruction.positions
+                if positions is not None and positions.lineno is not None:
+                    return StackEntry(code.co_filename, positions.lineno, code.co_name, code.co_firstlineno)
     return None
 
 
-_LEFT_LOCK = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
+_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
 
 
 @contextlib.contextmanager
@@ -518,10 +520,10 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        left = [lock for lock in locks if _release(lock)]
-    if left:
+        left_locked = [lock for lock in locks if _release(lock)]
+    if left_locked:
         raise TrialStoppedError(
-            ObservedEffect("state", _LEFT_LOCK.what, find_changing_line(_LEFT_LOCK, own_codes(call), {}))
+            ObservedEffect("state", _LOCK_LEFT_LOCKED.what, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {}))
         )
 
 

@@ -13,7 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, Root, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, Root, TensorSketch
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -45,15 +45,19 @@ def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
     """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
     for path, sketch in call.arguments.items():
         original = first.arguments.get(path)
-        if isinstance(sketch, Other) and not (isinstance(original, Other) and _can_stand_for(original, sketch)):
+        if isinstance(sketch, OpaqueSketch) and not (
+            isinstance(original, OpaqueSketch) and _can_stand_for(original, sketch)
+        ):
             return False
-        is_rebuilt = isinstance(sketch, Container) and issubclass(sketch.kind, list | tuple | dict | functools.partial)
-        if isinstance(sketch, Container) and not is_rebuilt and original != sketch:
+        is_rebuilt = isinstance(sketch, ContainerSketch) and issubclass(
+            sketch.kind, list | tuple | dict | functools.partial
+        )
+        if isinstance(sketch, ContainerSketch) and not is_rebuilt and original != sketch:
             return False
     return True
 
 
-def _can_stand_for(original: Other, sketch: Other) -> bool:
+def _can_stand_for(original: OpaqueSketch, sketch: OpaqueSketch) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
     return original.kind is sketch.kind and (
         original.identity == sketch.identity or not issubclass(sketch.kind, _CALLABLES)
@@ -73,27 +77,27 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     try:
         signature = inspect.signature(getattr(call, "forward", call))
     except (TypeError, ValueError):
-        return _unnamed(named)
+        return _without_signature(named)
     if not named.keys() <= signature.parameters.keys():
-        return _unnamed(named)
+        return _without_signature(named)
     bound = signature.bind_partial()
     bound.arguments.update({name: named[name] for name in signature.parameters if name in named})
     names = list(signature.parameters)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return Arguments(*bound.args, **bound.kwargs)
-    first = min((names.index(name) for name in keywords if name in names), default=len(names))
-    positional = bound.args[:first]
+    first_keyword = min((names.index(name) for name in keywords if name in names), default=len(names))
+    positional = bound.args[:first_keyword]
     return Arguments(
-        *positional, **dict(zip(names[len(positional) :], bound.args[first:], strict=False)), **bound.kwargs
+        *positional, **dict(zip(names[len(positional) :], bound.args[first_keyword:], strict=False)), **bound.kwargs
     )
 
 
-def _unnamed(named: Mapping[str, Any]) -> Arguments:
+def _without_signature(named: Mapping[str, Any]) -> Arguments:
     positional = [value for name, value in named.items() if name.startswith("argument ")]
     return Arguments(*positional, **{name: value for name, value in named.items() if not name.startswith("argument ")})
 
 
-def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: Arguments) -> Arguments:
+def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, made from their sketches and from the arguments of the first call.
 
     Raises
@@ -101,8 +105,8 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
     CannotRebuildError
         If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
-    sketches = repeated.arguments or {}
-    first = given.named(call)
+    sketches = recorded.arguments or {}
+    first_values = first_arguments.named(call)
     tensors: dict[int, torch.Tensor] = {}
 
     def build(path: Path, original: Any) -> Any:
@@ -112,9 +116,9 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
                 if sketch.number not in tensors:
                     tensors[sketch.number] = tensor_of(sketch, original)
                 return tensors[sketch.number]
-            case Container():
+            case ContainerSketch():
                 return _built_container(sketch, path, original, build)
-            case Other():
+            case OpaqueSketch():
                 if type(original) is not sketch.kind:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
                 return original
@@ -127,37 +131,38 @@ def rebuilt_arguments(call: Callable[..., Any], repeated: RecordedCall, given: A
         if not path.steps
         # A frame has the defaults of arguments that the call left out, but a wrapper would be compiled again for them.
         and not (
-            path.root.name in defaults.keys() - first.keys() - repeated.keywords and sketch is defaults[path.root.name]
+            path.root.name in defaults.keys() - first_values.keys() - recorded.keywords
+            and sketch is defaults[path.root.name]
         )
     ]
-    built = {name: build(Path(Root("argument", name)), first.get(name)) for name in names}
-    if "self" in first:
-        built.setdefault("self", first["self"])
-    return bound_arguments(call, built, repeated.keywords)
+    built = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
+    if "self" in first_values:
+        built.setdefault("self", first_values["self"])
+    return bound_arguments(call, built, recorded.keywords)
 
 
-def _built_container(sketch: Container, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
-    kind = sketch.kind
-    if kind is functools.partial:
+def _built_container(sketch: ContainerSketch, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
+    cls = sketch.kind
+    if cls is functools.partial:
         func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys)
         return functools.partial(func, *args, **keywords)
-    if hasattr(kind, "_fields"):
-        return kind(*(build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys))
-    if dataclasses.is_dataclass(kind) and type(original) is kind:
+    if hasattr(cls, "_fields"):
+        return cls(*(build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys))
+    if dataclasses.is_dataclass(cls) and type(original) is cls:
         built = copy.copy(original)
         for key in sketch.keys:
             object.__setattr__(built, key, build(path.into("attribute", key), getattr(original, key, None)))
         return built
-    if issubclass(kind, list | tuple):
+    if issubclass(cls, list | tuple):
         originals = [
             original[index] if is_instance(original, list | tuple) and index < len(original) else None
             for index in sketch.keys
         ]
-        return kind(build(path.into("item", index), part) for index, part in zip(sketch.keys, originals, strict=True))
-    if kind is dict:
-        parts = original if is_instance(original, dict) else {}
-        return {key: build(path.into("item", key), parts.get(key)) for key in sketch.keys}
-    if type(original) is kind:
+        return cls(build(path.into("item", index), part) for index, part in zip(sketch.keys, originals, strict=True))
+    if cls is dict:
+        original_items = original if is_instance(original, dict) else {}
+        return {key: build(path.into("item", key), original_items.get(key)) for key in sketch.keys}
+    if type(original) is cls:
         return original
     raise CannotRebuildError(f"{path} is an object that cannot be created again")
 

@@ -52,7 +52,7 @@ class ReferenceCase:
     def example(self) -> Example:
         """Return the report's description of the input."""
         error = self.expected.raised
-        raised = None if error is None else raised_by(error, "function")
+        raised = None if error is None else describe_raised(error, "function")
         return msgspec.structs.replace(self.input.example, raised=raised)
 
 
@@ -70,9 +70,9 @@ class Reference:
         The function's result for the first input.
     changed : set of str
         The names of the state that the function changes.
-    repeatable : bool
+    is_repeatable : bool
         Whether the function returns the same value again.
-    random : bool
+    is_random : bool
         Whether the function's result depends on the random seed.
     base : Input
         The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
@@ -104,10 +104,10 @@ class Reference:
             name for name, value in self.result.state.items() if name not in before or difference(before[name], value)
         }
         begun = time.thread_time()
-        self.repeatable = not self._differs(self._call(first.arguments))
+        self.is_repeatable = not self._differs(self._call(first.arguments))
         #: The processor time of a call with the base; the very first call may take longer.
         self._seconds = time.thread_time() - begun
-        self.random = self.repeatable and self._differs(self._call(first.arguments, seed=1))
+        self.is_random = self.is_repeatable and self._differs(self._call(first.arguments, seed=1))
 
     def shrink(self) -> None:
         """Derive the inputs of a slow function from a smaller input, if the same lines run for it."""
@@ -116,17 +116,17 @@ class Reference:
         expected = self._lines_of_call(self.first.arguments)
         if expected is None:
             return
-        if self.repeatable:
+        if self.is_repeatable:
             self._repeated_lines.add(expected)
         for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
             smaller = (pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected)
-            arguments, new = next(smaller, (None, 0))
+            arguments, new_size = next(smaller, (None, 0))
             if arguments is None:
                 continue
             begun = time.thread_time()
             self._call(arguments)
             self._seconds = time.thread_time() - begun
-            self._shrunk[new] = size
+            self._shrunk[new_size] = size
             example = describe(self.first.example.what, arguments, self.fn)
             self.base = replace(self.base, arguments=arguments, example=example, is_smaller=True)
             if self._seconds < _SLOW_S:
@@ -139,20 +139,23 @@ class Reference:
                 return frozenset(lines)
         return None
 
-    def cases(self, given: Sequence[Arguments] = (), patience: Patience | None = None) -> list[ReferenceCase]:
+    def cases(self, given_arguments: Sequence[Arguments] = (), patience: Patience | None = None) -> list[ReferenceCase]:
         """Return cases for the given inputs, or for derived inputs if none are given.
 
         Parameters
         ----------
-        given : sequence of Arguments
+        given_arguments : sequence of Arguments
             The inputs to use.
         patience : Patience, optional
             The time after which no further input is derived.
         """
         cases: list[ReferenceCase] = []
-        if given:
-            inputs = [Input(arguments, describe("", arguments, self.fn), again=True) for arguments in given]
-            for other in [*inputs, *self._reseeded()]:
+        if given_arguments:
+            inputs = [
+                Input(arguments, describe("", arguments, self.fn), follows_first_input=True)
+                for arguments in given_arguments
+            ]
+            for other in [*inputs, *self._reseeded_inputs()]:
                 with contextlib.suppress(TrialStoppedError):
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
@@ -162,7 +165,7 @@ class Reference:
                 break
             with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
                 case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
-                if case.expected.raised is None or not derived.special:  # otherwise the function rejects the input
+                if case.expected.raised is None or not derived.is_special:  # otherwise the function rejects the input
                     cases.append(case)
         return cases
 
@@ -188,22 +191,22 @@ class Reference:
             except TrialStoppedError as stopped:
                 if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
                     raise
-            if case is not None and self.repeats(case):
+            if case is not None and self.has_repeatable_result(case):
                 yield case
 
-    def repeats(self, case: ReferenceCase) -> bool:
+    def has_repeatable_result(self, case: ReferenceCase) -> bool:
         """Return whether the function gives the same result again; it does not if, say, it reads the time of day.
 
         A slow function is not called again if the same lines ran in a call that gave the same result again.
         """
         if self._seconds >= _SLOW_S and case.lines in self._repeated_lines:
             return True
-        again = self._run_input(case.input)
-        same_error = type(case.expected.raised) is type(again.raised)
-        repeats = same_error and difference(case.expected.value, again.value) is None
-        if repeats:
+        repeated = self._run_input(case.input)
+        has_same_error = type(case.expected.raised) is type(repeated.raised)
+        is_repeatable = has_same_error and difference(case.expected.value, repeated.value) is None
+        if is_repeatable:
             self._repeated_lines.add(case.lines)
-        return repeats
+        return is_repeatable
 
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
@@ -213,19 +216,23 @@ class Reference:
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
-            yield replace(self.base, example=Example("the first input again", self.base.example.values), again=True)
-        yield from self._reseeded()
+            yield replace(
+                self.base,
+                example=Example("the first input again", self.base.example.values),
+                follows_first_input=True,
+            )
+        yield from self._reseeded_inputs()
         others = map(self._described, other_inputs(self.base.arguments, self.fn))
-        yield from (replace(other, again=True) for other in others)
+        yield from (replace(other, follows_first_input=True) for other in others)
 
     def _described(self, derived: Input) -> Input:
         """Describe an input that was derived from the base relative to the first input."""
         what = derived.example.what
-        for new, size in self._shrunk.items():
-            what = re.sub(rf"\binstead of {new}\b", f"instead of {size}", what)
+        for new_size, size in self._shrunk.items():
+            what = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", what)
         return replace(derived, example=Example(what, derived.example.values), is_smaller=self.base.is_smaller)
 
-    def _reseeded(self) -> Iterator[Input]:
+    def _reseeded_inputs(self) -> Iterator[Input]:
         values = self.base.example.values
         for seed in self._seeds:
             yield replace(self.base, example=Example("the first input, different random seed", values), seed=seed)
@@ -233,10 +240,10 @@ class Reference:
     @functools.cached_property
     def _seeds(self) -> list[int]:
         """A different random seed if the result depends on the seed, and seeds for which different lines run."""
-        found = [1] if self.random else []
+        seeds = [1] if self.is_random else []
         seed_all(0)
-        if not self.repeatable or random_states() == self.result.random:  # the function draws no random numbers
-            return found
+        if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
+            return seeds
         patience = Patience(_MAX_SECONDS_FOR_SEEDS)
         paths: set[frozenset[tuple[str, int]]] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
@@ -245,13 +252,13 @@ class Reference:
                     break
                 with line_limit() as lines:
                     self._call(self.base.arguments, seed, gradients=False)
-                if frozenset(lines) not in paths and seed not in (0, *found):
-                    found.append(seed)
+                if frozenset(lines) not in paths and seed not in (0, *seeds):
+                    seeds.append(seed)
                 paths.add(frozenset(lines))
-        return found
+        return seeds
 
     def _run_input(self, input_: Input) -> Result:
-        if input_.again and self.changed:
+        if input_.follows_first_input and self.changed:
             self._call(self.base.arguments, gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
             with running_eagerly(), announced_sleep():
@@ -268,18 +275,18 @@ class Reference:
     ) -> Result:
         self.subject.restore()
         self.subject.assign(state or {})
-        own = self.subject.with_copies(arguments)
+        copies = self.subject.with_copies(arguments)
         with running_eagerly(), announced_sleep():
-            return run(self.subject.call, self.subject, own, seed, gradients=gradients)
+            return run(self.subject.call, self.subject, copies, seed, gradients=gradients)
 
     def _differs(self, other: Result) -> bool:
         return other.raised is not None or difference(self.result.value, other.value) is not None
 
 
-def raised_by(error: Exception, by: Literal["capture", "program", "function"]) -> Raised:
+def describe_raised(error: Exception, raiser: Literal["capture", "program", "function"]) -> Raised:
     """Return the report's description of an exception."""
     try:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     except Exception:  # noqa: BLE001 - the user's __str__
         lines = []
-    return Raised(type(error).__name__, lines[0] if lines else "", by)
+    return Raised(type(error).__name__, lines[0] if lines else "", raiser)

@@ -23,7 +23,7 @@ class RunSetup:
 
     modes: CallModes = field(default_factory=CallModes.now)
     memory: Memory = field(default_factory=Memory)
-    kept: KeptNames = field(default_factory=KeptNames)
+    kept_names: KeptNames = field(default_factory=KeptNames)
 
 
 _CURRENT: ContextVar[RunSetup | None] = ContextVar("graphbreak_run_setup", default=None)
@@ -35,7 +35,9 @@ def current_setup() -> RunSetup:
 
 
 @contextlib.contextmanager
-def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = (), kept: KeptNames | None = None) -> Iterator[None]:
+def shared_run_setup(
+    modes: CallModes, twins: Iterable[Twin] = (), kept_names: KeptNames | None = None
+) -> Iterator[None]:
     """Use the same modes and memory for all runs while the context is open; code between runs uses the default modes.
 
     A nested context has no effect.
@@ -46,13 +48,13 @@ def shared_run_setup(modes: CallModes, twins: Iterable[Twin] = (), kept: KeptNam
         The modes of the call that runs repeat.
     twins : iterable of Twin
         The kept copies of large memory.
-    kept : KeptNames, optional
+    kept_names : KeptNames, optional
         The values that names referred to when the call started.
     """
     if _CURRENT.get() is not None:
         yield
         return
-    setup = RunSetup(modes, Memory(twins), kept or KeptNames())
+    setup = RunSetup(modes, Memory(twins), kept_names or KeptNames())
     token = _CURRENT.set(setup)
     try:
         with DEFAULT_MODES.entered():

@@ -14,7 +14,7 @@ import torch
 from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.object_kinds import (
-    BYTES,
+    BUFFER_TYPES,
     LOCKS,
     is_array,
     is_atom,
@@ -66,7 +66,7 @@ class SavedState:
         for container, content in self._contents:
             _refill(container, content)
         for item, descriptor, content in self._slot_descriptors:
-            descriptor.__set__(item, from_slot(content))
+            descriptor.__set__(item, value_to_restore(content))
         for alias, elements in self._memory.values():
             with torch.no_grad():
                 if is_instance(elements, torch.UntypedStorage):
@@ -85,17 +85,19 @@ class SavedState:
                 tensor.requires_grad_(requires_grad)
             tensor.grad = grad
 
-    def move(self, memory: torch.UntypedStorage, to: torch.UntypedStorage, elements: torch.UntypedStorage) -> None:
+    def move(
+        self, memory: torch.UntypedStorage, new_memory: torch.UntypedStorage, elements: torch.UntypedStorage
+    ) -> None:
         """Move the tensors of a storage to a new one, whose saved content is ``elements``."""
         address = memory.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:
                 moved = torch.empty(0, dtype=alias.dtype, device=alias.device)
-                moved.set_(to, alias.storage_offset(), alias.size(), alias.stride())
+                moved.set_(new_memory, alias.storage_offset(), alias.size(), alias.stride())
                 if tensor.data_ptr() == alias.data_ptr():
                     tensor.data = moved
                 self._tensors[index] = tensor, moved, requires_grad, grad
-                self._memory[to.data_ptr()] = moved, elements
+                self._memory[new_memory.data_ptr()] = moved, elements
 
     def _save(self, value: Any) -> list[Any]:
         """Save the content of one object; return the objects it refers to."""
@@ -108,18 +110,18 @@ class SavedState:
         parts: list[Any] = []
         attributes = attribute_of(value, "__dict__")
         if isinstance(attributes, dict) and not is_instance(value, type):
-            self._contents.append((attributes, {key: to_slot(part) for key, part in attributes.items()}))
+            self._contents.append((attributes, {key: value_to_save(part) for key, part in attributes.items()}))
             parts += attributes.values()
         for descriptor in slot_descriptors(type(value)):
             with contextlib.suppress(AttributeError):  # an unset slot
                 part = descriptor.__get__(value, type(value))
-                self._slot_descriptors.append((value, descriptor, to_slot(part)))
+                self._slot_descriptors.append((value, descriptor, value_to_save(part)))
                 parts.append(part)
         if is_instance(value, dict):
-            self._contents.append((value, {key: to_slot(part) for key, part in value.items()}))
+            self._contents.append((value, {key: value_to_save(part) for key, part in value.items()}))
             parts += [*value.keys(), *value.values()]
         elif is_instance(value, list | deque):
-            self._contents.append((value, list(map(to_slot, value))))
+            self._contents.append((value, list(map(value_to_save, value))))
             parts += value
         elif is_instance(value, set):
             self._contents.append((value, set(value)))
@@ -128,7 +130,7 @@ class SavedState:
             self._contents.append((value, value.get_state()))
         elif is_instance(value, memoryview):
             parts.append(value.obj)
-        elif is_instance(value, BYTES) or is_array(value):
+        elif is_instance(value, BUFFER_TYPES) or is_array(value):
             self._contents.append((value, copy.copy(value)))
         return parts
 
@@ -157,7 +159,7 @@ class _Opaque:
         self.copy = value
 
 
-def to_slot(value: Any) -> Any:
+def value_to_save(value: Any) -> Any:
     """Return the value to save for a reference: the object if its content is saved separately, or else a copy."""
     if is_atom(value) or is_data(value) or is_code(value) or is_shared(value) or _is_reference(value):
         return value
@@ -170,8 +172,8 @@ def _is_reference(value: Any) -> bool:
     return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCKS
 
 
-def from_slot(saved: Any) -> Any:
-    """Return the object, or a new copy of it, for a value that :func:`to_slot` returned."""
+def value_to_restore(saved: Any) -> Any:
+    """Return the object, or a new copy of it, for a value that :func:`value_to_save` returned."""
     return clone(saved.copy) if is_instance(saved, _Opaque) else saved
 
 
@@ -180,14 +182,14 @@ def _refill(container: Any, content: Any) -> None:
         if len(container) == len(content) and all(container.get(key, content) is content[key] for key in content):
             return  # Dynamo's guards notice writes to a dict
         container.clear()
-        container.update((key, from_slot(saved)) for key, saved in content.items())
+        container.update((key, value_to_restore(saved)) for key, saved in content.items())
     elif is_instance(container, list):
-        container[:] = map(from_slot, content)
-    elif is_instance(container, BYTES):
+        container[:] = map(value_to_restore, content)
+    elif is_instance(container, BUFFER_TYPES):
         container[:] = content
     elif is_instance(container, deque):
         container.clear()
-        container.extend(map(from_slot, content))
+        container.extend(map(value_to_restore, content))
     elif is_instance(container, set):
         container.clear()
         container.update(content)

@@ -19,7 +19,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -104,7 +104,7 @@ class TensorSketch:
 
 
 @dataclass(frozen=True)
-class Container:
+class ContainerSketch:
     """The kind of a container, with the keys of its items."""
 
     kind: type
@@ -112,7 +112,7 @@ class Container:
 
 
 @dataclass(frozen=True)
-class Other:
+class OpaqueSketch:
     """A value for which only the type is known; functions that close over equal values have the same ``identity``."""
 
     kind: type
@@ -126,9 +126,9 @@ Sketch = Any
 class CallSite(NamedTuple):
     """The place of a call in the user's code; columns count characters, lines start at 1.
 
-    ``owner`` is the name of the called module there, if it has one; ``visible`` has the names there of other variables
-    that the callable reads. ``modules`` has the Python modules with global variables that it reads, each with its name
-    there.
+    ``owner`` is the called module's name at this place, if any. ``visible`` contains the names at this place of other
+    variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each with its
+    name at this place.
     """
 
     filename: str
@@ -182,7 +182,7 @@ class SeenCalls:
 
     def __init__(self) -> None:
         self._by_key: dict[Any, list[SeenCall]] = {}
-        self._known: dict[Any, set[Any]] = {}
+        self._signatures: dict[Any, set[Any]] = {}
         self._totals: dict[Any, int] = {}
         #: The entries for which something was compiled after their first call.
         self._recompiled: set[Any] = set()
@@ -196,52 +196,52 @@ class SeenCalls:
         """Remember a call that is about to start."""
         key = key_of(started.call)
         if key not in self._by_key:
-            self._by_key[key], self._known[key], self._totals[key] = [], set(), 0
+            self._by_key[key], self._signatures[key], self._totals[key] = [], set(), 0
             self._owners.append(started.call)
         self._totals[key] += 1
         calls = self._by_key[key]
         if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
             self._current[get_ident()] = started, None  # the call is examined if something is compiled in it
             return
-        given = Arguments(*started.args, **started.kwargs)
+        given_arguments = Arguments(*started.args, **started.kwargs)
         examines_state = self._totals[key] <= (_MAX_WITH_STATE if key in self._recompiled else _MAX_WITH_STATE_AT_FIRST)
-        arguments = sketch_arguments(started.call, given)
-        state = sketch_state(started.call, given) if examines_state else None
-        seen = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
-        self._current[get_ident()] = started, seen
-        signature = started.modes, tuple(seen.values.items())
+        arguments = sketch_arguments(started.call, given_arguments)
+        state = sketch_state(started.call, given_arguments) if examines_state else None
+        seen_call = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
+        self._current[get_ident()] = started, seen_call
+        signature = started.modes, tuple(seen_call.values.items())
         try:
-            if signature in self._known[key]:
+            if signature in self._signatures[key]:
                 return
-            self._known[key].add(signature)
+            self._signatures[key].add(signature)
         except TypeError:  # a key that cannot be hashed
             return
-        self._keep(key, started, seen)
+        self._add_call(key, started, seen_call)
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
         current = self._current.pop(get_ident(), None)
         if current is None:
             return
-        started, seen = current
+        started, seen_call = current
         key = key_of(started.call)
         calls = self._by_key[key]
         if self._totals[key] > 1:
             self._recompiled.add(key)
-        given = Arguments(*started.args, **started.kwargs)
-        if seen is None:
+        given_arguments = Arguments(*started.args, **started.kwargs)
+        if seen_call is None:
             if len(calls) >= _MAX_COMPILED:
                 return
-            arguments = sketch_arguments(started.call, given)
-            seen = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
-        if seen.state is None:
-            seen.state = sketch_state(started.call, given)
-        if not any(seen is kept for kept in calls):
+            arguments = sketch_arguments(started.call, given_arguments)
+            seen_call = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
+        if seen_call.state is None:
+            seen_call.state = sketch_state(started.call, given_arguments)
+        if not any(seen_call is known_call for known_call in calls):
             # Keep it even if it looks like an earlier call: it may have changed something that a sketch lacks.
-            self._keep(key, started, seen)
+            self._add_call(key, started, seen_call)
 
     def note_end(self) -> None:
-        """Forget the objects of the call that this thread has made."""
+        """Forget the call that this thread has made, with its objects."""
         self._current.pop(get_ident(), None)
 
     def close(self) -> None:
@@ -257,7 +257,7 @@ class SeenCalls:
         """Return the number of all calls of an entry."""
         return self._totals.get(key, 0)
 
-    def _keep(self, key: Any, started: StartedCall, seen: SeenCall) -> None:
+    def _add_call(self, key: Any, started: StartedCall, seen_call: SeenCall) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
         numbers = {number: index for index, number in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
@@ -268,12 +268,12 @@ class SeenCalls:
                     copies[number] = tensor.detach().clone()
         for path, value in _argument_parts(started):
             if id(value) in numbers:
-                sketch = seen.arguments[path]
-                seen.arguments[path] = dataclasses.replace(
+                sketch = seen_call.arguments[path]
+                seen_call.arguments[path] = dataclasses.replace(
                     sketch, number=numbers[id(value)], data=copies.get(id(value))
                 )
-        seen.site = _site_of(started)
-        self._by_key[key].append(seen)
+        seen_call.site = _site_of(started)
+        self._by_key[key].append(seen_call)
 
 
 def key_of(call: Callable[..., Any]) -> Hashable:
@@ -316,22 +316,22 @@ def owner_of(call: Callable[..., Any]) -> Any:
 
 
 def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
-    given = Arguments(*started.args, **started.kwargs)
-    for name, value in given.named(started.call).items():
+    arguments = Arguments(*started.args, **started.kwargs)
+    for name, value in arguments.named(started.call).items():
         yield from parts(value, Path(Root("argument", name)))
 
 
 def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
     """Return the sketches of arguments and their parts, by place; parameters with the default ``None`` are included."""
-    named = dict.fromkeys(_none_by_default(getattr(call, "forward", call))) | arguments.named(call)
+    named = dict.fromkeys(_parameters_defaulting_to_none(getattr(call, "forward", call))) | arguments.named(call)
     return {
         path: sketch(value)
-        for name, given in named.items()
-        for path, value in parts(given, Path(Root("argument", name)))
+        for name, argument in named.items()
+        for path, value in parts(argument, Path(Root("argument", name)))
     }
 
 
-def _none_by_default(function: Callable[..., Any]) -> list[str]:
+def _parameters_defaulting_to_none(function: Callable[..., Any]) -> list[str]:
     """Return the names of the parameters whose default is ``None``."""
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -344,7 +344,7 @@ def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, S
     """Return the sketches of the plain values and the tensors that a callable reads besides its arguments."""
     sketches: dict[Path, Sketch] = {}
     for root, place in state_roots(call, arguments).items():
-        for path, value in parts(place.read(), Path(root), inside=True):
+        for path, value in parts(place.read(), Path(root), in_objects=True):
             if is_instance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
                 sketches[path] = sketch(value)
         if len(sketches) > _MAX_VALUES:
@@ -358,12 +358,12 @@ def sketch(value: Any) -> Sketch:
         return value
     if _is_dense(value):
         return TensorSketch(tuple(value.shape), value.dtype, value.device, value.requires_grad)
-    keys = [step.key for step, _ in _children(value, inside=False)]
+    keys = [step.key for step, _ in _children(value, in_objects=False)]
     if keys or is_instance(value, list | tuple | dict):
-        return Container(type(value), tuple(keys))
+        return ContainerSketch(type(value), tuple(keys))
     if is_instance(value, set | frozenset):
-        return Container(type(value), (len(value),))
-    return Other(type(value), _identity_of(value))
+        return ContainerSketch(type(value), (len(value),))
+    return OpaqueSketch(type(value), _identity_of(value))
 
 
 def _identity_of(value: Any) -> int:
@@ -375,8 +375,8 @@ def _identity_of(value: Any) -> int:
     return id(value)
 
 
-def _hash_of(function: Any, *kept: Any) -> int:
-    return hash((id(function), *(part if type(part) in _PLAIN else id(part) for part in kept)))
+def _hash_of(function: Any, *captured: Any) -> int:
+    return hash((id(function), *(part if type(part) in _PLAIN else id(part) for part in captured)))
 
 
 def _is_dense(value: Any) -> bool:
@@ -385,14 +385,14 @@ def _is_dense(value: Any) -> bool:
     )
 
 
-def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Path, Any]]:
+def parts(value: Any, path: Path, *, in_objects: bool = False) -> Iterator[tuple[Path, Any]]:
     """Yield a value and its parts, by place.
 
     Parameters
     ----------
     path : Path
         The place of the value.
-    inside : bool
+    in_objects : bool
         Whether to search modules, optimizers and instances of user classes as well as containers.
     """
     seen: set[int] = set()
@@ -402,15 +402,17 @@ def parts(value: Any, path: Path, *, inside: bool = False) -> Iterator[tuple[Pat
         path, value = pending.pop()
         count += 1
         yield path, value
-        if len(path.steps) >= _MAX_DEPTH + 4 * inside or id(value) in seen:
+        if len(path.steps) >= _MAX_DEPTH + 4 * in_objects or id(value) in seen:
             continue
         if not is_instance(value, _PLAIN):
             seen.add(id(value))
-        inner = [(Path(path.root, (*path.steps, step)), part) for step, part in _children(value, inside=inside)]
-        pending += reversed(inner)
+        children = [
+            (Path(path.root, (*path.steps, step)), part) for step, part in _children(value, in_objects=in_objects)
+        ]
+        pending += reversed(children)
 
 
-def _children(value: Any, *, inside: bool) -> list[tuple[PathStep, Any]]:
+def _children(value: Any, *, in_objects: bool) -> list[tuple[PathStep, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
     if is_instance(value, _OPAQUE):
         return []
@@ -421,31 +423,31 @@ def _children(value: Any, *, inside: bool) -> list[tuple[PathStep, Any]]:
             return [(PathStep("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - a user's class
             return []
-    return [(PathStep("attribute", name), part) for name, part in _attributes(value, inside=inside).items()]
+    return [(PathStep("attribute", name), part) for name, part in _attributes(value, in_objects=in_objects).items()]
 
 
-def _attributes(value: Any, *, inside: bool) -> dict[str, Any]:
-    """Return the attributes of a named tuple, a partial, a dataclass and, if wanted, of objects that may hold state."""
+def _attributes(value: Any, *, in_objects: bool) -> dict[str, Any]:
+    """Return the attributes of a named tuple, partial, dataclass and, with ``in_objects``, of an object with state."""
     if type(value) is partial:
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
     if is_instance(value, tuple):
         return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
-    if is_instance(value, torch.nn.Module) and inside:
-        own = {name: part for name, part in vars(value).items() if not name.startswith("_")}
-        return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **own}
-    if is_instance(value, torch.optim.Optimizer) and inside:
+    if is_instance(value, torch.nn.Module) and in_objects:
+        public_attributes = {name: part for name, part in vars(value).items() if not name.startswith("_")}
+        return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **public_attributes}
+    if is_instance(value, torch.optim.Optimizer) and in_objects:
         # The parameters and their state are tensors, which the run itself changes.
         groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
         return {"param_groups": groups}
-    is_own_object = inside and is_own(type(value)) and not _is_library_class(type(value))
-    if is_instance(value, torch.nn.Module) or not (is_dataclass(value) or is_own_object):
+    is_user_object = in_objects and is_own(type(value)) and not _is_library_class(type(value))
+    if is_instance(value, torch.nn.Module) or not (is_dataclass(value) or is_user_object):
         return {}
     return {name: part for name, part in (attribute_of(value, "__dict__") or {}).items() if isinstance(name, str)}
 
 
-def _is_library_class(kind: type) -> bool:
-    home = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return is_library(home or "")
+def _is_library_class(cls: type) -> bool:
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return is_library(file or "")
 
 
 @dataclass(frozen=True)
@@ -469,7 +471,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, As
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = AssignablePlace(partial(_identity, value), _ignore)
     functions = 0
-    for item in reached(call, *arguments.args, *arguments.kwargs.values()):
+    for item in reachable_objects(call, *arguments.args, *arguments.kwargs.values()):
         if not is_instance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
             continue
         functions += 1
@@ -513,8 +515,8 @@ def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
 def _global_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of the variables that code looks up globally; names of attributes are not among them."""
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
-    inner = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return frozenset(names).union(*inner)
+    inner_names = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return frozenset(names).union(*inner_names)
 
 
 def _has_content(cell: types.CellType) -> bool:
@@ -560,22 +562,22 @@ def _site_of(started: StartedCall) -> CallSite | None:
         name = next((name for name in names if not name.startswith("_")), None)
     visible = {**frame.f_globals, **frame.f_locals}
     roots = state_roots(started.call, Arguments(*started.args, **started.kwargs))
-    named = {
+    readable_names = {
         root.name
         for root, place in roots.items()
         if root.kind in {"global", "closure"}
         and visible.get(root.name) is place.read()
         and (root.kind == "closure" or not is_instance(place.read(), _PLAIN) or _is_global_of(frame, root))
     }
-    read = {root.scope for root in roots if root.kind == "global"}
+    read_modules = {root.scope for root in roots if root.kind == "global"}
     modules = {
         (value.__name__, name)
         for name, value in visible.items()
-        if is_instance(value, types.ModuleType) and value.__name__ in read
+        if is_instance(value, types.ModuleType) and value.__name__ in read_modules
     }
-    named |= {"torch"} if visible.get("torch") is torch else set()
+    readable_names |= {"torch"} if visible.get("torch") is torch else set()
     function = frame.f_code.co_name
     return CallSite(
         frame.f_code.co_filename, function, line or 0, end_line or 0, column or 0, end_column or 0, name,
-        frozenset(named), frozenset(modules),
+        frozenset(readable_names), frozenset(modules),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ def global_names(code: types.CodeType, operations: tuple[str, ...] = ("LOAD", "S
     """Return the names of the globals that a function, or a function inside it, reads or writes."""
     opnames = {f"{operation}_GLOBAL" for operation in operations}
     names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in opnames}
-    inner = [global_names(constant, operations) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return names.union(*inner)
+    inner_names = [
+        global_names(constant, operations) for constant in code.co_consts if isinstance(constant, types.CodeType)
+    ]
+    return names.union(*inner_names)
 
 
 def functions_in(member: Any) -> Iterator[types.FunctionType]:
@@ -72,13 +74,15 @@ def with_functions(member: Any, change: Callable[[Any], Any]) -> Any:
 
 
 #: Functions with which code reads or writes globals, or attributes, that it does not name.
-READ_ANY_GLOBAL = frozenset({"globals", "exec", "eval"})
-_READ_ANY_ATTRIBUTE = READ_ANY_GLOBAL | {"getattr", "attrgetter", "vars", "__dict__"}
+ANY_GLOBAL_READERS = frozenset({"globals", "exec", "eval"})
+_ANY_ATTRIBUTE_READERS = ANY_GLOBAL_READERS | {"getattr", "attrgetter", "vars", "__dict__"}
 
 
 def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     """Return the user's modules that code refers to, each with the names that the code uses from it."""
-    functions = {id(item): item for item in reached(*roots) if is_instance(item, types.FunctionType) and is_own(item)}
+    functions = {
+        id(item): item for item in reachable_objects(*roots) if is_instance(item, types.FunctionType) and is_own(item)
+    }
     pending = list(functions.values())
     result: dict[str, tuple[types.ModuleType, dict[str, None]]] = {}
     while pending:
@@ -88,19 +92,21 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         imported = dict.fromkeys(names_in(function.__code__, constants=True))
         modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
         if "modules" in names:
-            own = sys.modules.get(str(function.__globals__.get("__name__")))
-            modules += [own] if own is not None else []
+            own_module = sys.modules.get(str(function.__globals__.get("__name__")))
+            modules += [own_module] if own_module is not None else []
         for module in modules:
             if not is_user_module(module):
                 continue
-            known = result.setdefault(module.__name__, (module, {}))[1]
-            wanted = vars(module) if names & _READ_ANY_ATTRIBUTE else [name for name in names if name in vars(module)]
-            used = [name for name in wanted if not name.startswith("__")]
-            used += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide others
-            new = [vars(module)[name] for name in used if name not in known]
-            modules += [part for part in new if is_instance(part, types.ModuleType)]
-            known.update(dict.fromkeys(used))
-            for item in reached(*(vars(module)[name] for name in used)):
+            used_names = result.setdefault(module.__name__, (module, {}))[1]
+            readable_names = (
+                vars(module) if names & _ANY_ATTRIBUTE_READERS else [name for name in names if name in vars(module)]
+            )
+            module_names = [name for name in readable_names if not name.startswith("__")]
+            module_names += [name for name in ("__getattr__",) if name in vars(module)]  # it may provide others
+            new_values = [vars(module)[name] for name in module_names if name not in used_names]
+            modules += [part for part in new_values if is_instance(part, types.ModuleType)]
+            used_names.update(dict.fromkeys(module_names))
+            for item in reachable_objects(*(vars(module)[name] for name in module_names)):
                 if is_instance(item, types.FunctionType) and is_own(item) and id(item) not in functions:
                     functions[id(item)] = item
                     pending.append(item)
@@ -119,7 +125,7 @@ def names_in(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
 
 def named_loggers(code: types.CodeType) -> Iterator[logging.Logger]:
     """Yield the loggers that code names, as in ``logging.getLogger("training")``."""
-    known = logging.root.manager.loggerDict
+    loggers = logging.root.manager.loggerDict
     for name in names_in(code, constants=True):
-        if isinstance(log := known.get(name), logging.Logger):
+        if isinstance(log := loggers.get(name), logging.Logger):
             yield log

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.threads import claimed, claims_here
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code, origin_of_effect
+from jupyter_graphbreak._torch_compat.threads import claimed, current_claims
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code, origin_of_effect
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.user_imports import describe_import, line_that_imports
-from jupyter_graphbreak.recording.children import without_setting
+from jupyter_graphbreak.recording.children import original_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     #: Describes an event, given its arguments; ``None`` if it has no effect.
     Describe = Callable[[tuple[Any, ...]], str | None]
 
-_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Files that every process may read from and write to.
 _HARMLESS_FILES = {os.devnull, "/dev/null", "/dev/zero", "/dev/full", "/dev/urandom", "/dev/random"}
 _MAX_LENGTH = 200
@@ -89,7 +89,7 @@ class Listener(Protocol):
     def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen; raising prevents it."""
 
-    def notice_state(self, what: str, place: StackEntry | None, frame: FrameType) -> None:
+    def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Receive a change of the process's state that is about to happen, and that can be restored."""
 
 
@@ -97,7 +97,7 @@ class Listener(Protocol):
 _listeners: dict[int, list[Listener]] = {}
 #: The listeners that are not exclusive, with their claims to threads.
 _claims: list[tuple[Claim, Listener]] = []
-_busy: set[int] = set()
+_busy_threads: set[int] = set()
 _installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
 _installing = threading.RLock()
@@ -110,16 +110,16 @@ def listen(listener: Listener) -> Iterator[None]:
     """Pass the effects of this thread to a listener while the context is open."""
     _install()
     thread = threading.get_ident()
-    stack = _listeners.setdefault(thread, [])
+    listeners = _listeners.setdefault(thread, [])
     with claimed(on_submit=functools.partial(_notice_submit, thread)) as claim:
-        stack.append(listener)
+        listeners.append(listener)
         if not listener.is_exclusive:
             _claims.append((claim, listener))
         try:
             yield
         finally:
-            stack.remove(listener)
-            if not stack:
+            listeners.remove(listener)
+            if not listeners:
                 _listeners.pop(thread, None)
             if not listener.is_exclusive:
                 _claims.remove((claim, listener))
@@ -127,15 +127,15 @@ def listen(listener: Listener) -> Iterator[None]:
 
 def _notice_submit(thread: int, frame: FrameType) -> None:
     if threading.get_ident() == thread:
-        notice("process", SUBMITS, frame)
+        notify_listeners("process", SUBMITS, frame)
 
 
 def _listeners_here() -> list[Listener]:
     """Return the listeners of this thread, or those of the run that it works for, the innermost last."""
-    own = _listeners.get(threading.get_ident())
-    if own is not None or not _claims:
-        return own or []
-    claims = claims_here()
+    own_listeners = _listeners.get(threading.get_ident())
+    if own_listeners is not None or not _claims:
+        return own_listeners or []
+    claims = current_claims()
     return [listener for claim, listener in _claims if claim in claims]
 
 
@@ -149,34 +149,34 @@ def is_listening() -> bool:
     return threading.get_ident() in _listeners
 
 
-def notice(kind: EffectKind, what: str, frame: FrameType) -> None:
+def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> None:
     """Pass an effect to the listeners of this thread.
 
     Parameters
     ----------
     kind : EffectKind
         The kind of effect.
-    what : str
+    description : str
         The effect, worded as the rest of a sentence.
     frame : FrameType
         The frame that calls the function with the effect.
     """
     thread = threading.get_ident()
-    stack = _listeners_here()
-    if not stack or thread in _busy:
+    listeners = _listeners_here()
+    if not listeners or thread in _busy_threads:
         return
-    _busy.add(thread)
+    _busy_threads.add(thread)
     try:
         is_effect, place = origin_of_effect(frame)
     finally:
-        _busy.discard(thread)
+        _busy_threads.discard(thread)
     if not is_effect:
         return
-    for listener in reversed(stack):
-        if kind == "state" and what in _RESTORED:
-            listener.notice_state(what, place, frame)
+    for listener in reversed(listeners):
+        if kind == "state" and description in _RESTORED_CHANGES:
+            listener.notice_state(description, place, frame)
         else:
-            listener.notice(ObservedEffect(kind, what, place), frame)
+            listener.notice(ObservedEffect(kind, description, place), frame)
         if listener.is_exclusive:
             break
 
@@ -185,20 +185,20 @@ def _install() -> None:
     global _installed  # noqa: PLW0603 - a hook cannot be removed
     with _installing:
         if not _installed:
-            importlib.import_module("torch._dynamo.eval_frame").skip_code(_hook.__code__)
-            sys.addaudithook(_hook)
+            importlib.import_module("torch._dynamo.eval_frame").skip_code(_audit_hook.__code__)
+            sys.addaudithook(_audit_hook)
             _installed = True
 
 
 #: Events of plain Python code, which raises hundreds of thousands of them in a trial.
-_FREQUENT = frozenset({"builtins.id", "object.__getattr__", "sys._getframe"})
+_FREQUENT_EVENTS = frozenset({"builtins.id", "object.__getattr__", "sys._getframe"})
 
 
-def _hook(event: str, args: tuple[Any, ...]) -> None:
-    if not _listeners or event in _FREQUENT or (not _claims and threading.get_ident() not in _listeners):
+def _audit_hook(event: str, args: tuple[Any, ...]) -> None:
+    if not _listeners or event in _FREQUENT_EVENTS or (not _claims and threading.get_ident() not in _listeners):
         return
     # Other events do not count as effects.
-    if event not in _EVENTS and event != _IMPORT and not event.startswith(_FAMILY_STARTS):
+    if event not in _EVENTS and event != _IMPORT_EVENT and not event.startswith(_FAMILY_PREFIXES):
         return
     _handle_event(event, args, sys._getframe(1))  # noqa: SLF001 - there is no public function
 
@@ -206,48 +206,53 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 @disable_dynamo
 def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
     """Pass an audit event to the listeners; excluded from compilation, since it runs inside compiled calls."""
-    if event == _IMPORT:
+    if event == _IMPORT_EVENT:
         if is_in_trial():
             handle_import(args[0], frame)
         return
-    known = _EVENTS.get(event) or _family(event)
-    if known is None:
+    kind_and_describe = _EVENTS.get(event) or _family_of(event)
+    if kind_and_describe is None:
         return
-    kind, describe = known
+    kind, describe = kind_and_describe
     try:
-        what = describe(args)
+        description = describe(args)
     except Exception:  # noqa: BLE001 - arguments of user classes
-        what = f"does something outside its objects ({event})"
-    if what is not None:
-        notice(kind, what, frame)
+        description = f"does something outside its objects ({event})"
+    if description is not None:
+        notify_listeners(kind, description, frame)
 
 
 def handle_import(name: str, frame: FrameType | None) -> None:
     """Notify listeners that user code imports a module, even if Dynamo imports it while it traces the code."""
     thread = threading.get_ident()
-    if thread in _busy:
+    if thread in _busy_threads:
         return
-    _busy.add(thread)
+    _busy_threads.add(thread)
     try:
         for prepare in before_imports:
             prepare(name)
     except ImportError:
         return  # the import fails again, for the user's code
     finally:
-        _busy.discard(thread)
-    if (what := describe_import(name)) is None:
+        _busy_threads.discard(thread)
+    if (description := describe_import(name)) is None:
         return
-    while frame is not None and not is_own_code(frame.f_code.co_filename):
+    while frame is not None and not is_user_code(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is not None:
-        effect = ObservedEffect("state", what, line_that_imports(name, [frame.f_code]), imports=name)
+        effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imports=name)
         _listeners_here()[-1].notice(effect, frame)
 
 
 @functools.lru_cache(maxsize=4096)
-def _family(event: str) -> tuple[EffectKind, Describe] | None:
+def _family_of(event: str) -> tuple[EffectKind, Describe] | None:
     return next(
-        ((kind, _constant_description(what)) for start, kind, what in _FAMILIES if event.startswith(start)), None
+        (
+            (kind, _constant_description(description))
+            for prefix, kind, description in _FAMILIES
+            if event.startswith(prefix)
+        ),
+        None,
     )
 
 
@@ -268,10 +273,10 @@ def _describe_open(args: tuple[Any, ...]) -> str | None:
     if isinstance(path, int):
         if made_descriptors.is_usable(path):
             return None
-        if flags & _WRITING:
+        if flags & _WRITE_FLAGS:
             return "writes to an open file"
         return "reads from an open file" if is_in_trial() else None  # a real run may have opened it itself
-    if flags & _WRITING:
+    if flags & _WRITE_FLAGS:
         return f"writes to the file {name}"
     with contextlib.suppress(OSError, ValueError, TypeError):
         mode = os.stat(path).st_mode  # noqa: PTH116 - accepts bytes and descriptors
@@ -298,7 +303,7 @@ def _describe_process(args: tuple[Any, ...]) -> str:
     return f"starts the process {short_text(command[0])}"
 
 
-def _with_address(verb: str) -> Describe:
+def _description_with_address(verb: str) -> Describe:
     def describe(args: tuple[Any, ...]) -> str:
         address = next((arg for arg in args[1:] if isinstance(arg, tuple | str)), "")
         name = ":".join(map(str, address[:2])) if isinstance(address, tuple) else short_text(address)
@@ -311,7 +316,7 @@ def _constant_description(description: str) -> Describe:
     return lambda _: description
 
 
-def _with_first_argument(verb: str) -> Describe:
+def _description_with_first_argument(verb: str) -> Describe:
     return lambda args: f"{verb} {short_text(args[0])}" if args else verb
 
 
@@ -330,12 +335,12 @@ def describe_sleep(args: tuple[Any, ...]) -> str | None:
 MAX_SLEEP_S = 5.0
 #: Changes that :mod:`.process_state` restores, in the words used there.
 ENVIRONMENT, FOLDER = "changes the environment variables", "changes the working directory"
-_RESTORED = {ENVIRONMENT, FOLDER}
+_RESTORED_CHANGES = {ENVIRONMENT, FOLDER}
 #: A change of state that outlives the process.
 HOSTNAME = "sets the host name"
 STARTS_THREAD = "starts a thread"
 #: The event of an import, which has an effect only in trials: a real run imports each module once.
-_IMPORT = "import"
+_IMPORT_EVENT = "import"
 #: The effect of code that passes work to existing threads or processes.
 SUBMITS = "passes work to another thread or process"
 WAITS_FOR_INPUT = "waits for input"
@@ -352,31 +357,31 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "open": ("file", _describe_open),
     "mmap.__new__": ("file", _describe_mapping),
     "os.truncate": ("file", _describe_truncation),
-    "os.remove": ("file", _with_first_argument("deletes the file")),
-    "os.rename": ("file", _with_first_argument("renames")),
-    "os.mkdir": ("file", _with_first_argument("creates the folder")),
-    "os.rmdir": ("file", _with_first_argument("deletes the folder")),
-    "os.link": ("file", _with_first_argument("creates a link to")),
-    "os.symlink": ("file", _with_first_argument("creates a link to")),
-    "tempfile.mkstemp": ("file", _with_first_argument("creates the file")),
-    "tempfile.mkdtemp": ("file", _with_first_argument("creates the folder")),
-    "socket.connect": ("network", _with_address("connects to")),
-    "socket.bind": ("network", _with_address("listens at")),
-    "socket.sendto": ("network", _with_address("sends to")),
-    "socket.sendmsg": ("network", _with_address("sends to")),
-    "socket.getaddrinfo": ("network", _with_first_argument("looks up the host")),
-    "socket.gethostbyname": ("network", _with_first_argument("looks up the host")),
-    "socket.gethostbyaddr": ("network", _with_first_argument("looks up the host")),
+    "os.remove": ("file", _description_with_first_argument("deletes the file")),
+    "os.rename": ("file", _description_with_first_argument("renames")),
+    "os.mkdir": ("file", _description_with_first_argument("creates the folder")),
+    "os.rmdir": ("file", _description_with_first_argument("deletes the folder")),
+    "os.link": ("file", _description_with_first_argument("creates a link to")),
+    "os.symlink": ("file", _description_with_first_argument("creates a link to")),
+    "tempfile.mkstemp": ("file", _description_with_first_argument("creates the file")),
+    "tempfile.mkdtemp": ("file", _description_with_first_argument("creates the folder")),
+    "socket.connect": ("network", _description_with_address("connects to")),
+    "socket.bind": ("network", _description_with_address("listens at")),
+    "socket.sendto": ("network", _description_with_address("sends to")),
+    "socket.sendmsg": ("network", _description_with_address("sends to")),
+    "socket.getaddrinfo": ("network", _description_with_first_argument("looks up the host")),
+    "socket.gethostbyname": ("network", _description_with_first_argument("looks up the host")),
+    "socket.gethostbyaddr": ("network", _description_with_first_argument("looks up the host")),
     "socket.getnameinfo": ("network", _constant_description("looks up a host")),
     "socket.sethostname": ("state", _constant_description(HOSTNAME)),
     "socket.__new__": ("network", _constant_description("creates a socket")),
-    "urllib.Request": ("network", _with_first_argument("requests")),
+    "urllib.Request": ("network", _description_with_first_argument("requests")),
     "subprocess.Popen": ("process", _describe_process),
-    "os.system": ("process", lambda args: f"runs the command {without_setting(short_text(args[0]))}"),
-    "os.exec": ("process", _with_first_argument("replaces this process with")),
+    "os.system": ("process", lambda args: f"runs the command {original_command(short_text(args[0]))}"),
+    "os.exec": ("process", _description_with_first_argument("replaces this process with")),
     "os.spawn": ("process", _constant_description("starts a process")),
-    "os.posix_spawn": ("process", _with_first_argument("starts the process")),
-    "os.startfile": ("process", _with_first_argument("opens")),
+    "os.posix_spawn": ("process", _description_with_first_argument("starts the process")),
+    "os.startfile": ("process", _description_with_first_argument("opens")),
     "os.fork": ("process", _constant_description("forks this process")),
     "os.forkpty": ("process", _constant_description("forks this process")),
     "pty.spawn": ("process", _constant_description("starts a process")),
@@ -385,12 +390,12 @@ _EVENTS: dict[str, tuple[EffectKind, Describe]] = {
     "signal.pthread_kill": ("process", _constant_description("sends a signal")),
     "_thread.start_new_thread": ("process", _constant_description(STARTS_THREAD)),
     "_thread.start_joinable_thread": ("process", _constant_description(STARTS_THREAD)),
-    "webbrowser.open": ("process", _with_first_argument("opens a browser at")),
+    "webbrowser.open": ("process", _description_with_first_argument("opens a browser at")),
     "sqlite3.connect": ("database", _describe_database),
     "builtins.input": ("process", _constant_description(WAITS_FOR_INPUT)),
     "builtins.breakpoint": ("process", _constant_description("waits for a debugger")),
     "time.sleep": ("process", describe_sleep),
-    "ctypes.dlopen": ("process", _with_first_argument("loads the library")),
+    "ctypes.dlopen": ("process", _description_with_first_argument("loads the library")),
     "ctypes.call_function": ("process", _constant_description("calls a function of a library")),
     **dict.fromkeys(
         ("ctypes.cdata", "ctypes.PyObj_FromPtr", "ctypes.string_at", "ctypes.wstring_at"),
@@ -427,4 +432,4 @@ _FAMILIES: tuple[tuple[str, EffectKind, str], ...] = (
     ("syslog.", "process", "writes to the system's log"),
     ("winreg.", "state", "uses the registry"),
 )
-_FAMILY_STARTS = tuple(start for start, _, _ in _FAMILIES)
+_FAMILY_PREFIXES = tuple(start for start, _, _ in _FAMILIES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.trial.code_hints import are_indices
+from jupyter_graphbreak.experiments.trial.code_hints import look_like_indices
 from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     them. No other dimension has the new size.
     """
     tensors = tensors_in((first.args, first.kwargs))
-    highest = [int(tensor.max()) for tensor in tensors if are_indices(tensor) and tensor.numel()]
+    highest = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
     least = max([_FEW, *(index + 1 for index in highest if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
     fewest = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
     divisible = _DIVISIBLE if fewest < _DIVISIBLE and _DIVISIBLE not in sizes and size % _DIVISIBLE == 0 else fewest
     for new in dict.fromkeys([fewest, divisible]):
         if 2 * new <= size:
-            yield map_tensors(first, functools.partial(resize, size=size, new=new)), new
+            yield map_tensors(first, functools.partial(resize, size=size, new_size=new)), new

@@ -43,7 +43,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     WAITS_FOR_INPUT,
     is_in_trial,
     is_listening,
-    notice,
+    notify_listeners,
 )
 from jupyter_graphbreak.faults import finalize
 from jupyter_graphbreak.recording.targets import is_own
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import EffectKind
 
-_FILES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
+_FILE_TYPES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
 #: Streams that pass everything on to a different stream.
-_WRAPPERS = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
+_WRAPPER_TYPES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
 #: The original ``os.close``, which trials replace.
 _close = os.close
 #: The type of library functions in ``ctypes``.
@@ -68,7 +68,7 @@ SHARES_MEMORY = "uses memory that processes share"
 _CSV_WRITER = type(csv.writer(io.StringIO()))
 #: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
-    (_FILES, "file", "uses the open file"),
+    (_FILE_TYPES, "file", "uses the open file"),
     (
         (tempfile._TemporaryFileWrapper, tempfile.SpooledTemporaryFile),  # noqa: SLF001 - there is no public name
         "file",
@@ -130,13 +130,13 @@ _LAZY_HANDLES: tuple[tuple[str, str, EffectKind, str], ...] = (
     ("torch._C._distributed_c10d", "Store", "network", "uses a store of torch.distributed"),
 )
 #: The modules of Python's ``dbm`` databases, whose classes cannot be imported.
-_DATABASES = {"_dbm", "_gdbm"}
+_DATABASE_MODULES = {"_dbm", "_gdbm"}
 
 
 def stream_in_memory(value: Any) -> Any:
     """Return the stream in memory behind a stream, or the stream itself if it is one; ``None`` for anything else."""
     try:
-        while type(value) in _WRAPPERS:
+        while type(value) in _WRAPPER_TYPES:
             value = value.buffer if type(value) is io.TextIOWrapper else value.raw
     except ValueError:  # it is detached
         return None
@@ -148,9 +148,11 @@ def _copy_wrapper(stream: Any, clone: Callable[[Any], Any]) -> Any:
     if stream.closed:
         return stream
     if type(stream) is io.TextIOWrapper:
-        lines, through = stream.line_buffering, stream.write_through
-        inner = clone(stream.buffer)
-        return io.TextIOWrapper(inner, stream.encoding, stream.errors, line_buffering=lines, write_through=through)
+        line_buffering, write_through = stream.line_buffering, stream.write_through
+        inner_copy = clone(stream.buffer)
+        return io.TextIOWrapper(
+            inner_copy, stream.encoding, stream.errors, line_buffering=line_buffering, write_through=write_through
+        )
     result = type(stream)(clone(stream.raw))
     result.seek(stream.tell())
     return result
@@ -170,14 +172,14 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return StandardStream(stream)
     if is_instance(value, _CSV_WRITER):
         return _copy_csv_writer(value, clone)
-    if type(value) in _WRAPPERS and stream_in_memory(value) is not None:
+    if type(value) in _WRAPPER_TYPES and stream_in_memory(value) is not None:
         return _copy_wrapper(value, clone)
-    if is_instance(value, _FILES) and (reopened := _reopen(value)) is not None:
+    if is_instance(value, _FILE_TYPES) and (reopened := _reopen(value)) is not None:
         return reopened
     if calls_functions(value):
         return stand_in_of_iterator(value)
     effect = _effect_of_use(value)
-    return None if effect is None else _make(value, *effect)
+    return None if effect is None else _stand_in_for(value, *effect)
 
 
 #: The modules of iterators that may call functions.
@@ -199,7 +201,11 @@ def calls_functions(iterator: Any) -> bool:
 
 def stand_in_of_iterator(value: Any) -> Any:
     """Return the stand-in for an iterator that cannot be copied, ``None`` for other objects."""
-    return _make(value, "state", "advances an iterator that cannot be copied") if is_instance(value, Iterator) else None
+    return (
+        _stand_in_for(value, "state", "advances an iterator that cannot be copied")
+        if is_instance(value, Iterator)
+        else None
+    )
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
@@ -210,11 +216,11 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     for module, name, kind, description in _LAZY_HANDLES:
         if is_instance(value, getattr(sys.modules.get(module), name, ())):
             return kind, description
-    parallel: Any = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
-    if is_instance(value, parallel) and value.process_group.size() > 1:
+    parallel_class: Any = getattr(sys.modules.get("torch.nn.parallel.distributed"), "DistributedDataParallel", ())
+    if is_instance(value, parallel_class) and value.process_group.size() > 1:
         return "network", COMMUNICATES
-    archives: Any = getattr(sys.modules.get("zipfile"), "ZipFile", ())
-    if is_instance(value, archives) and value.mode != "r":
+    archive_class: Any = getattr(sys.modules.get("zipfile"), "ZipFile", ())
+    if is_instance(value, archive_class) and value.mode != "r":
         return "file", _describe("uses the open file", value)
     if is_instance(value, _C_DATA) and is_instance(
         getattr(value, "_wrapper", None), multiprocessing.heap.BufferWrapper
@@ -229,11 +235,11 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
         return "file", _describe("uses the stream", value)
     if is_instance(value, memoryview) and is_instance(value.obj, mmap.mmap):
         return "file", "uses a file that is mapped into memory"
-    return ("database", "uses an open database") if type(value).__module__ in _DATABASES else None
+    return ("database", "uses an open database") if type(value).__module__ in _DATABASE_MODULES else None
 
 
-def _is_user_class(kind: type) -> bool:
-    return is_own(kind) and not is_library(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+def _is_user_class(cls: type) -> bool:
+    return is_own(cls) and not is_library(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
 
 
 def _describe(description: str, value: Any) -> str:
@@ -244,7 +250,7 @@ def _describe(description: str, value: Any) -> str:
 
 
 class StandIn:
-    """Stops the trial that uses it. Outside of trials it does nothing."""
+    """An object that stops the trial that uses it; outside of trials it does nothing."""
 
     __module__ = "builtins"  # so that it is treated as a built-in object
 
@@ -254,13 +260,13 @@ class StandIn:
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(name)
         kind, description = object.__getattribute__(self, "_graphbreak_effect")
-        known = object.__getattribute__(self, "_graphbreak_known")
-        if name in known:
-            return known[name]
+        readable_attributes = object.__getattribute__(self, "_graphbreak_attributes")
+        if name in readable_attributes:
+            return readable_attributes[name]
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         is_method = callable(inspect.getattr_static(object.__getattribute__(self, "_graphbreak_type"), name, None))
         if not is_method and is_listening() and not frame.f_code.co_filename.startswith(OWN_FOLDER):
-            notice(kind, description, frame)  # data, which the program may use without calling anything
+            notify_listeners(kind, description, frame)  # data, which the program may use without calling anything
         return _make_method(kind, description)
 
     def __bool__(self) -> bool:
@@ -279,7 +285,7 @@ class StandIn:
 def _make_method(kind: EffectKind, description: str) -> Callable[..., Any]:
     def use(*_: Any, **__: Any) -> Any:
         if is_listening():
-            notice(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notify_listeners(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
 
     return disable_dynamo(use)
 
@@ -288,7 +294,7 @@ def _make_special_method(name: str) -> Callable[..., Any]:
     def use(self: StandIn, *_: Any, **__: Any) -> Any:
         kind, description = object.__getattribute__(self, "_graphbreak_effect")
         if is_listening():
-            notice(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notify_listeners(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return self if name in {"__iter__", "__enter__"} else None
 
     use.__name__ = name
@@ -326,14 +332,16 @@ _INFORMATIVE_ATTRIBUTES = (
 )
 
 
-def _make(value: Any, kind: EffectKind, description: str) -> StandIn:
+def _stand_in_for(value: Any, kind: EffectKind, description: str) -> StandIn:
     result = object.__new__(StandIn)
-    known = {}
+    readable_attributes = {}
     if not is_instance(value, ctypes.CDLL):
         for name in _INFORMATIVE_ATTRIBUTES:
             with contextlib.suppress(Exception):  # closed, or detached
-                known[name] = getattr(value, name)
-    vars(result).update(_graphbreak_effect=(kind, description), _graphbreak_known=known, _graphbreak_type=type(value))
+                readable_attributes[name] = getattr(value, name)
+    vars(result).update(
+        _graphbreak_effect=(kind, description), _graphbreak_attributes=readable_attributes, _graphbreak_type=type(value)
+    )
     return result
 
 
@@ -354,8 +362,8 @@ class StandardStream:
         return self
 
 
-class _Input:
-    """Stops the trial that reads from the standard input; other threads read from it as usual."""
+class _GuardedInput:
+    """A standard input that stops a trial that reads from it; other threads read from it as usual."""
 
     __module__ = "builtins"  # as above
 
@@ -364,19 +372,19 @@ class _Input:
 
     def __getattr__(self, name: str) -> Any:
         if name not in _INFORMATIVE_ATTRIBUTES and is_in_trial():
-            notice("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notify_listeners("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return getattr(self._stream, name)
 
     def __iter__(self) -> Any:
         if is_in_trial():
-            notice("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - as above
+            notify_listeners("process", WAITS_FOR_INPUT, sys._getframe(1))  # noqa: SLF001 - as above
         return iter(self._stream)
 
 
 @contextlib.contextmanager
 def refused_input() -> Iterator[None]:
     """Stop trials on this thread before they read from the standard input while the context is open."""
-    with patched(sys, "stdin", _Input(sys.stdin)):
+    with patched(sys, "stdin", _GuardedInput(sys.stdin)):
         yield
 
 
@@ -388,7 +396,7 @@ def remember_streams() -> None:
     """Remember the current standard streams, so that they are recognized after they have been replaced."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if all(stream is not known for _, known in _streams):
+        if all(stream is not remembered for _, remembered in _streams):
             _streams.append((name, stream))
     del _streams[:-8]
 
@@ -431,4 +439,4 @@ def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:
         target = getattr(method, "__self__", None)
         if target is not None and not is_instance(target, type | types.ModuleType):
             return csv.writer(clone(target), writer.dialect)
-    return _make(writer, "file", "writes to an open file")
+    return _stand_in_for(writer, "file", "writes to an open file")

@@ -43,8 +43,8 @@ class Part(NamedTuple):
 
     def change(self, before: Any, after: Any) -> StateChange:
         """Return the description of a change to the part."""
-        changed = before.changed_names(after) if isinstance(before, HandlerAttributes) else ()
-        return StateChange(self.what, self.names.union(changed), self.owners, self.is_assigned)
+        changed_names = before.changed_names(after) if isinstance(before, HandlerAttributes) else ()
+        return StateChange(self.what, self.names.union(changed_names), self.owners, self.is_assigned)
 
 
 class StateChange(NamedTuple):
@@ -77,8 +77,8 @@ class HandlerAttributes(Attributes):
         """Return the names of the attributes that differ; code may set a private one by its public name."""
         names: set[str] = set()
         for item, state in self.items():
-            one, two = state.as_dict(), other.get(item, state).as_dict()
-            names |= {name for name in {**one, **two} if one.get(name, MISSING) is not two.get(name, MISSING)}
+            before, after = state.as_dict(), other.get(item, state).as_dict()
+            names |= {name for name in {**before, **after} if before.get(name, MISSING) is not after.get(name, MISSING)}
         return names | {name.lstrip("_") for name in names}
 
 
@@ -89,7 +89,7 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
     """Return the attributes of an object that are not ignored, as names and values in turn; most loggers have none."""
-    return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_pairs(vars(item), ignored))
+    return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_names_and_values(vars(item), ignored))
 
 
 def _ignored_attributes(item: Any) -> frozenset[str]:
@@ -103,8 +103,8 @@ def _ignored_attributes(item: Any) -> frozenset[str]:
     return frozenset()
 
 
-def _pairs(attributes: dict[str, Any], left_out: frozenset[str]) -> list[Any]:
-    return [part for name, value in attributes.items() if name not in left_out for part in (name, value)]
+def _names_and_values(attributes: dict[str, Any], ignored: frozenset[str]) -> list[Any]:
+    return [part for name, value in attributes.items() if name not in ignored for part in (name, value)]
 
 
 #: The attributes of loggers that other parts restore, or that are caches.
@@ -119,7 +119,7 @@ _IGNORED_HANDLER_ATTRIBUTES = frozenset({
 _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 
 
-def set_attributes(before: Attributes) -> None:
+def restore_attributes(before: Attributes) -> None:
     """Restore the attributes of objects."""
     for item, state in before.items():
         saved = state.as_dict()
@@ -129,12 +129,12 @@ def set_attributes(before: Attributes) -> None:
         vars(item).update(saved)
 
 
-def identity_of(read: Callable[[], Any]) -> Callable[[], Identities]:
+def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
     """Return a function that reads a value to be compared by identity."""
     return lambda: Identities([read()])
 
 
-def setter_of(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
+def identity_writer(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
     """Return a function that restores a value that was read to be compared by identity."""
     return lambda saved: write(saved.items[0])
 
@@ -157,7 +157,7 @@ class Identities:
     __hash__ = None  # type: ignore[assignment]
 
 
-#: No objects, such as the further attributes of most loggers.
+#: An empty group of objects: most loggers have no further attributes.
 _NO_OBJECTS = Identities(())
 
 
@@ -173,28 +173,28 @@ _LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameT
 def logging_parts() -> Iterator[Part]:
     """Yield the parts of the state that belong to ``logging``."""
     owners = frozenset({"logging"})
-    yield Part("sets attributes of a logger", _logger_attributes, set_attributes, frozenset({"setattr"}))
+    yield Part("sets attributes of a logger", _logger_attributes, restore_attributes, frozenset({"setattr"}))
     yield Part("disables log records", lambda: logging.root.manager.disable, logging.disable,
                frozenset({"disable"}), owners)  # fmt: skip
-    yield Part("sets the class of log records", identity_of(logging.getLogRecordFactory),
-               setter_of(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
-    yield Part("sets the class of loggers", identity_of(logging.getLoggerClass), setter_of(logging.setLoggerClass),
-               frozenset({"setLoggerClass"}))  # fmt: skip
+    yield Part("sets the class of log records", identity_reader(logging.getLogRecordFactory),
+               identity_writer(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
+    yield Part("sets the class of loggers", identity_reader(logging.getLoggerClass),
+               identity_writer(logging.setLoggerClass), frozenset({"setLoggerClass"}))  # fmt: skip
     yield Part(  # this part has no names, because a new logger is not an effect
         "creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers, frozenset(),
     )  # fmt: skip
-    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _set_level_names,
+    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
                frozenset({"addLevelName"}))  # fmt: skip
     yield Part(
         "changes loggers",
-        _loggers,
-        _set_loggers,
+        _logger_states,
+        _restore_loggers,
         frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
                    "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
                    "level"}),
     )  # fmt: skip
-    yield Part("sets PyTorch's loggers", _pytorch_loggers, _set_pytorch_loggers, _PYTORCH_LOGGING_NAMES)
-    yield Part("sets attributes of a log handler", _handler_attributes, set_attributes,
+    yield Part("sets PyTorch's loggers", _pytorch_loggers, _restore_pytorch_loggers, _PYTORCH_LOGGING_NAMES)
+    yield Part("sets attributes of a log handler", _handler_attributes, restore_attributes,
                frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
 
 
@@ -207,13 +207,13 @@ class _LoggersByOrigin:
 
     def __init__(self) -> None:
         self._known: list[Any] = []
-        self._others: list[logging.Logger] = []
+        self._outside_pytorch: list[logging.Logger] = []
         self._of_pytorch: list[logging.Logger] = []
 
     def outside_pytorch(self) -> list[logging.Logger]:
         """Return the loggers except PyTorch's own."""
         self._sort()
-        return self._others
+        return self._outside_pytorch
 
     def of_pytorch(self) -> list[logging.Logger]:
         """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
@@ -221,21 +221,21 @@ class _LoggersByOrigin:
         return self._of_pytorch
 
     def _sort(self) -> None:
-        named = logging.root.manager.loggerDict
-        known = list(named.values())
-        if known == self._known:  # loggers are compared by identity
+        by_name = logging.root.manager.loggerDict
+        all_loggers = list(by_name.values())
+        if all_loggers == self._known:  # loggers are compared by identity
             return
-        loggers = [(name, log) for name, log in named.copy().items() if isinstance(log, logging.Logger)]
+        loggers = [(name, log) for name, log in by_name.copy().items() if isinstance(log, logging.Logger)]
         is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
         trace = trace_logger()
         self._of_pytorch = [
-            log for (_, log), own in zip(loggers, is_of_pytorch, strict=True) if own and log is not trace
+            log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if is_own and log is not trace
         ]
-        self._others = [
+        self._outside_pytorch = [
             logging.root,
-            *(log for (_, log), own in zip(loggers, is_of_pytorch, strict=True) if not own),
+            *(log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if not is_own),
         ]
-        self._known = known
+        self._known = all_loggers
 
 
 _LOGGERS = _LoggersByOrigin()
@@ -256,8 +256,8 @@ class _LoggerSettings:
             return False
         if self.settings == other.settings and self.loggers == other.loggers:
             return True
-        now = other.by_logger()
-        return all(now.get(log, settings) == settings for log, settings in self.by_logger().items())
+        current = other.by_logger()
+        return all(current.get(log, settings) == settings for log, settings in self.by_logger().items())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -267,7 +267,7 @@ def _pytorch_loggers() -> _LoggerSettings:
     return _LoggerSettings(_LOGGERS.of_pytorch())
 
 
-def _set_pytorch_loggers(before: _LoggerSettings) -> None:
+def _restore_pytorch_loggers(before: _LoggerSettings) -> None:
     for log, (level, disabled, propagate, *handlers) in before.by_logger().items():
         if log.level != level:
             log.setLevel(level)
@@ -277,8 +277,8 @@ def _set_pytorch_loggers(before: _LoggerSettings) -> None:
 def _handler_attributes() -> HandlerAttributes:
     """Return the attributes of Python's own handlers; trials copy the handlers whose classes the user wrote."""
     handlers = [reference() for reference in logging._handlerList]  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public name
-    own = [handler for handler in handlers if type(handler).__module__ in {"logging", "logging.handlers"}]
-    return HandlerAttributes(attributes_of(own))
+    python_handlers = [handler for handler in handlers if type(handler).__module__ in {"logging", "logging.handlers"}]
+    return HandlerAttributes(attributes_of(python_handlers))
 
 
 class _NamedLoggers(dict[str, Any]):
@@ -293,35 +293,35 @@ class _NamedLoggers(dict[str, Any]):
 
 def _restore_named_loggers(before: _NamedLoggers) -> None:
     """Remove the loggers that user code has created; those of modules, which refer to them, are kept."""
-    named = logging.root.manager.loggerDict
-    gone: dict[Any, Any] = {}
-    for name, log in named.copy().items():
+    by_name = logging.root.manager.loggerDict
+    parents_of_removed: dict[Any, Any] = {}
+    for name, log in by_name.copy().items():
         if before.get(name) is log or name in sys.modules or (name not in before and _is_of_library(name)):
             continue
         if isinstance(log, logging.Logger):
-            gone[log] = log.parent
-            named.pop(name)
+            parents_of_removed[log] = log.parent
+            by_name.pop(name)
             if name in before:
-                named[name] = before[name]
-    for name, log in named.copy().items():
+                by_name[name] = before[name]
+    for name, log in by_name.copy().items():
         if isinstance(log, logging.Logger):
-            while log.parent in gone:
-                log.parent = gone[log.parent]
+            while log.parent in parents_of_removed:
+                log.parent = parents_of_removed[log.parent]
             continue
-        for child in [child for child in log.loggerMap if child in gone]:
+        for child in [child for child in log.loggerMap if child in parents_of_removed]:
             del log.loggerMap[child]
         log.loggerMap.update(before.children.get(name, {}))
         if name not in before and not log.loggerMap:
-            named.pop(name)
+            by_name.pop(name)
 
 
-def _set_level_names(names: tuple[dict[Any, Any], ...]) -> None:
-    for saved, before in zip(_LEVEL_NAMES, names, strict=True):
-        saved.clear()
-        saved.update(before)
+def _restore_level_names(names: tuple[dict[Any, Any], ...]) -> None:
+    for names_in_place, before in zip(_LEVEL_NAMES, names, strict=True):
+        names_in_place.clear()
+        names_in_place.update(before)
 
 
-def _loggers() -> dict[Any, tuple[Any, ...]]:
+def _logger_states() -> dict[Any, tuple[Any, ...]]:
     # Most loggers have no handlers and no filters.
     state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NO_OBJECTS,
                    Identities(log.filters) if log.filters else _NO_OBJECTS,
@@ -340,10 +340,10 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):
             return False
-        new = [state for log, state in other.items() if log not in self and not _is_of_library(log.name)]
+        new_states = [state for log, state in other.items() if log not in self and not _is_of_library(log.name)]
         return all(other.get(log) == state for log, state in self.items()) and all(
             level == logging.NOTSET and propagate and not (disabled or handlers.items or filters.items)
-            for level, disabled, propagate, handlers, filters, _ in new
+            for level, disabled, propagate, handlers, filters, _ in new_states
         )
 
     __hash__ = None
@@ -355,16 +355,18 @@ def _is_of_library(name: str) -> bool:
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 
 
-def _set_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
-    for log, state in _loggers().items():
+def _restore_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
+    for log, state in _logger_states().items():
         if log not in before and _is_of_library(log.name):  # set up when a trial imported the library
             continue
-        old = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
-        if state != old:
-            level, log.disabled, log.propagate, handlers, filters, of_handlers = old
+        saved = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
+        if state != saved:
+            level, log.disabled, log.propagate, handlers, filters, handler_states = saved
             log.setLevel(level)
             log.handlers[:] = handlers.items
             log.filters[:] = filters.items
-            for handler, (own_level, formatter, own_filters) in zip(log.handlers, of_handlers, strict=True):
-                handler.level, handler.formatter = own_level, formatter.items[0]
-                handler.filters[:] = own_filters.items
+            for handler, (level_of_handler, formatter, filters_of_handler) in zip(
+                log.handlers, handler_states, strict=True
+            ):
+                handler.level, handler.formatter = level_of_handler, formatter.items[0]
+                handler.filters[:] = filters_of_handler.items

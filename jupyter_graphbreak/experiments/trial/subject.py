@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import released
 from jupyter_graphbreak.experiments.trial.run_setup import current_setup
-from jupyter_graphbreak.experiments.trial.saved_state import SavedState, from_slot, to_slot
+from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_to_restore, value_to_save
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.swapped_places import MISSING, SwappedPlace
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
@@ -79,7 +79,7 @@ class Subject:
         The modes of the calls.
     memory : Memory
         Large memory shared with other subjects.
-    shared : list of str
+    uncopied_descriptions : list of str
         Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
     assigned : list of LibraryPart
@@ -90,22 +90,24 @@ class Subject:
         self,
         fn: Callable[..., Any],
         arguments: Arguments | None = None,
-        blocks: MemoryProvider | None = None,
-        kept: KeptNames | None = None,
+        memory_provider: MemoryProvider | None = None,
+        kept_names: KeptNames | None = None,
     ) -> None:
         setup = current_setup()
-        kept = setup.kept if kept is None else kept
+        kept_names = setup.kept_names if kept_names is None else kept_names
         self.modes, self.memory = setup.modes, setup.memory
-        self._separate: set[Any] = set()
-        self._copier = copier = FunctionCopier(kept.scopes, self.memory if blocks is None else blocks)
+        self._detached_keys: set[Any] = set()
+        self._copier = copier = FunctionCopier(
+            kept_names.scopes, self.memory if memory_provider is None else memory_provider
+        )
         self._places = copier.places
-        self.shared = copier.shared
+        self.uncopied_descriptions = copier.uncopied_descriptions
         self.call: Any = copier.copy(fn, name_of(fn))
         self.owner: Any = None
         if not is_instance(self.call, types.FunctionType | types.BuiltinFunctionType | type):
             self.owner = getattr(self.call, "__self__", self.call)
         self.arguments = None
-        self._given = arguments
+        self._original_arguments = arguments
         if arguments is not None:
             for name, value in arguments.named(fn).items():
                 copier.copy(value, name)
@@ -116,11 +118,11 @@ class Subject:
         self.filters = copier.copy_filters()
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else (*self.arguments.args, *self.arguments.kwargs.values())
-        self._uncopied = UncopiedCode(copier, kept.values, roots, copies)
+        self._uncopied = UncopiedCode(copier, kept_names.values, roots, copies)
         self.assigned = self._uncopied.assigned
-        if blocks is not None:
+        if memory_provider is not None:
             return
-        self._values = [(place, to_slot(place.read())) for place in self._places]
+        self._values = [(place, value_to_save(place.read())) for place in self._places]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
         self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
@@ -130,16 +132,24 @@ class Subject:
         if self.owner is not None:
             yield "", self.owner
         variables: set[VariableKey] = set()
-        known: dict[str, list[Any]] = {}
+        values_by_name: dict[str, list[Any]] = {}
         for place in self._places:
-            value, others = place.read(), known.setdefault(place.name, [])
-            is_new = place.key not in variables if place.key is not None else all(value is not it for it in others)
-            if value is MISSING or not is_new or (not is_atom(value) and any(value is it for it in others)):
+            value, earlier_values = place.read(), values_by_name.setdefault(place.name, [])
+            is_new = (
+                place.key not in variables
+                if place.key is not None
+                else all(value is not earlier_value for earlier_value in earlier_values)
+            )
+            if (
+                value is MISSING
+                or not is_new
+                or (not is_atom(value) and any(value is earlier_value for earlier_value in earlier_values))
+            ):
                 continue
-            others.append(value)
+            earlier_values.append(value)
             if place.key is not None:
                 variables.add(place.key)
-            yield (place.name if len(others) == 1 else f"{place.name} ({len(others)})"), value
+            yield (place.name if len(earlier_values) == 1 else f"{place.name} ({len(earlier_values)})"), value
 
     def kept_names(self) -> KeptNames:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
@@ -151,7 +161,7 @@ class Subject:
         """Return the copied functions."""
         return list(self._copier.functions)
 
-    def weakly_held(self) -> tuple[Any, ...]:
+    def weakly_referenced(self) -> tuple[Any, ...]:
         """Return the copies to which other copies have weak references."""
         references = [copy() for copy in self._copier.memo.values() if type(copy) is weakref.ref]
         return tuple(copy for copy in references if copy is not None)
@@ -176,46 +186,46 @@ class Subject:
         scheduler, and is copied with it.
         """
         memo = self.state_memo()
-        known = {
+        copied_objects = {
             original: copy
             for original, copy in self._copier.memo.items()
             if isinstance(original, int)
             and (id(copy) in memo or (is_instance(copy, types.FunctionType) and not _has_weak_reference(copy)))
         }
-        copies = memo | known | self.memory.memo(self._separate)
+        copies = memo | copied_objects | self.memory.memo(self._detached_keys)
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
 
     def with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""
-        if self._given is None or self.arguments is None:
+        if self._original_arguments is None or self.arguments is None:
             return arguments
-        given = (*self._given.args, *self._given.kwargs.values())
+        originals = (*self._original_arguments.args, *self._original_arguments.kwargs.values())
         copies = (*self.arguments.args, *self.arguments.kwargs.values())
-        by_id = {id(value): copy for value, copy in zip(given, copies, strict=True)}
-        return arguments.mapped(lambda value: by_id.get(id(value), value))
+        copies_by_id = {id(value): copy for value, copy in zip(originals, copies, strict=True)}
+        return arguments.mapped(lambda value: copies_by_id.get(id(value), value))
 
     def detach_changed_memory(self) -> None:
         """Move memory that a run has changed out of the shared memory, so that other subjects do not see the change.
 
         Call this after a run, before a different subject runs.
         """
-        for before, work in self.memory.changed():
-            self._saved.move(work, work.clone(), before)
-            self._separate.add(memory_key(work))
+        for initial, changed in self.memory.changed_storages():
+            self._saved.move(changed, changed.clone(), initial)
+            self._detached_keys.add(memory_key(changed))
         self.memory.restore()
 
     def restore(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         self._copier.clear_caches()
         for place, value in self._values:
-            place.write(from_slot(value))
+            place.write(value_to_restore(value))
         self.memory.restore()
         self._saved.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
         """Make :meth:`restore` keep the functions that variables refer to now: a change has defined them."""
         self._values = [
-            (place, to_slot(place.read()) if place.name in names else value) for place, value in self._values
+            (place, value_to_save(place.read()) if place.name in names else value) for place, value in self._values
         ]
 
     def variables(self) -> dict[str, tuple[Any, Callable[[Any], None]]]:
@@ -226,18 +236,24 @@ class Subject:
         result: dict[str, tuple[Any, Callable[[Any], None]]] = {}
         for place in self._places:
             if _is_variable(place.read()):
-                setters = [it.write for it in self._places if it is place or (it.key == place.key is not None)]
+                setters = [
+                    other_place.write
+                    for other_place in self._places
+                    if other_place is place or (other_place.key == place.key is not None)
+                ]
                 result.setdefault(place.name, (place.read(), functools.partial(_write_all, setters)))
         for name, root in self.roots():
             parts = root.named_modules() if is_instance(root, torch.nn.Module) else [("", root)]
             for path, part in parts:
                 if is_instance(part, torch.nn.RNNBase):
                     continue  # the kernels of an RNN trust its attributes: a wrong number of layers ends the process
-                holder = part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
-                for key, value in holder.items() if not is_instance(part, torch.Tensor) else ():
+                namespace = (
+                    part if type(part) is dict else (attribute_of(part, "__dict__") or {}) if is_data(part) else {}
+                )
+                for key, value in namespace.items() if not is_instance(part, torch.Tensor) else ():
                     if isinstance(key, str) and not key.startswith("_") and key != "training" and _is_variable(value):
-                        whole = ".".join(step for step in (name or "self", path, key) if step)
-                        result.setdefault(whole, (value, functools.partial(holder.__setitem__, key)))
+                        dotted_name = ".".join(step for step in (name or "self", path, key) if step)
+                        result.setdefault(dotted_name, (value, functools.partial(namespace.__setitem__, key)))
         return result
 
     def assign(self, values: Mapping[str, Any]) -> None:

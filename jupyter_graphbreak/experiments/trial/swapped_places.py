@@ -43,15 +43,15 @@ class SwappedPlace:
         self._place = place
         self._inactive_value = program_value
         self._is_original = program_value is place.read()
-        self._entered = False
+        self._is_swapped_in = False
 
     def read(self) -> Any:
         """Return the value that the program sees."""
-        return self._place.read() if self._entered else self._inactive_value
+        return self._place.read() if self._is_swapped_in else self._inactive_value
 
     def write(self, value: Any) -> None:
         """Replace the value that the program sees."""
-        if not self._entered:
+        if not self._is_swapped_in:
             self._inactive_value = value
         elif value is not self._place.read():
             self._place.write(value)
@@ -63,10 +63,10 @@ class SwappedPlace:
 
     def exchange(self) -> None:
         """Swap the program's value in, or out again."""
-        content = self._place.read()
-        if content is not self._inactive_value:
+        current_value = self._place.read()
+        if current_value is not self._inactive_value:
             self._place.write(self._inactive_value)
-        self._entered, self._inactive_value = not self._entered, content
+        self._is_swapped_in, self._inactive_value = not self._is_swapped_in, current_value
 
 
 def function_places(function: types.FunctionType) -> Iterator[NamedPlace]:
@@ -126,13 +126,15 @@ def attributes_place(name: str, item: Any) -> NamedPlace:
     return NamedPlace(name, lambda: dict(vars(item)), write, (id(item), ""), item)
 
 
-def attribute_place(kind: type | types.ModuleType, name: str) -> NamedPlace:
+def attribute_place(owner: type | types.ModuleType, name: str) -> NamedPlace:
     """Return the place of an attribute of a class or module."""
 
     def write(value: Any) -> None:
         if value is not MISSING:
-            setattr(kind, name, value)
-        elif name in vars(kind):
-            delattr(kind, name)
+            setattr(owner, name, value)
+        elif name in vars(owner):
+            delattr(owner, name)
 
-    return NamedPlace(f"{kind.__name__}.{name}", lambda: vars(kind).get(name, MISSING), write, (id(kind), name), kind)
+    return NamedPlace(
+        f"{owner.__name__}.{name}", lambda: vars(owner).get(name, MISSING), write, (id(owner), name), owner
+    )

@@ -42,7 +42,7 @@ def rolled(value: torch.Tensor) -> torch.Tensor:
     return value.roll(1, -1)
 
 
-def least(value: torch.Tensor) -> torch.Tensor:
+def filled_with_minimum(value: torch.Tensor) -> torch.Tensor:
     """Return a tensor in which all elements equal the smallest one, an integer."""
     return torch.full_like(value, int(value.min()))
 
@@ -90,11 +90,11 @@ def with_first(value: torch.Tensor, number: float) -> torch.Tensor:
     return result
 
 
-def resize(value: torch.Tensor, size: int, new: int) -> torch.Tensor:
-    """Return a tensor in which each dimension of size ``size`` gets the size ``new``: the last row may be repeated."""
+def resize(value: torch.Tensor, size: int, new_size: int) -> torch.Tensor:
+    """Change each dimension of size ``size`` to ``new_size``, repeating the last row if necessary."""
     for dim, length in enumerate(value.shape):
         if length == size:
-            index = torch.arange(new, device=value.device).clamp(max=size - 1)
+            index = torch.arange(new_size, device=value.device).clamp(max=size - 1)
             value = value.index_select(dim, index)
     return value
 
@@ -107,17 +107,17 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
         tensors.append(tensor)
         return tensor
 
-    _map(value, note, {})
+    _map_tensors_in(value, note, {})
     return tensors
 
 
 def map_tensors(first: Arguments, change: Change) -> Arguments:
     """Return arguments with each tensor changed."""
     cache: dict[int, Any] = {}
-    return first.mapped(lambda value: _map(value, change, cache))
+    return first.mapped(lambda value: _map_tensors_in(value, change, cache))
 
 
-def _map(value: Any, change: Change, cache: dict[int, Any]) -> Any:
+def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
     """Return a value with each tensor changed, including those in containers and dataclasses but not in modules."""
     if id(value) in cache:
         return cache[id(value)]
@@ -125,20 +125,20 @@ def _map(value: Any, change: Change, cache: dict[int, Any]) -> Any:
     if is_instance(value, torch.Tensor):
         result = apply_change(value, change) if value.layout == torch.strided else value
     elif is_instance(value, list | tuple) and type(value) in {list, tuple}:
-        result = type(value)(_map(item, change, cache) for item in value)
+        result = type(value)(_map_tensors_in(item, change, cache) for item in value)
     elif is_instance(value, tuple) and hasattr(value, "_fields"):
-        result = type(value)(*(_map(item, change, cache) for item in value))
+        result = type(value)(*(_map_tensors_in(item, change, cache) for item in value))
     elif is_instance(value, MutableMapping):
         with contextlib.suppress(Exception):  # a mapping that rejects other sizes, such as a tensordict, is kept
             changed = copy.copy(value)
             for key, item in value.items():
-                changed[key] = _map(item, change, cache)
+                changed[key] = _map_tensors_in(item, change, cache)
             result = changed
     elif is_dataclass(value) and not is_instance(value, type | torch.nn.Module):
         result = copy.copy(value)
         for field in dataclasses.fields(value):
             if hasattr(value, field.name):
-                object.__setattr__(result, field.name, _map(getattr(value, field.name), change, cache))
+                object.__setattr__(result, field.name, _map_tensors_in(getattr(value, field.name), change, cache))
     cache[id(value)] = result
     return result
 

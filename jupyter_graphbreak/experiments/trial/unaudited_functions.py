@@ -17,13 +17,13 @@ from types import BuiltinMethodType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
-from jupyter_graphbreak._torch_compat.patching import patched_here
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 from jupyter_graphbreak._torch_compat.process_settings import (
     collectives,
     file_writers,
-    mappers,
-    opened_by_pytorch,
-    registrations,
+    memory_mapping_functions,
+    registration_functions,
+    unaudited_opening_functions,
 )
 from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
@@ -40,7 +40,7 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     describe_sleep,
     handle_import,
     is_in_trial,
-    notice,
+    notify_listeners,
     short_text,
 )
 from jupyter_graphbreak.records.attributes import is_instance
@@ -186,23 +186,23 @@ class Replacements:
 
     def __init__(self, make: Callable[[], Iterator[tuple[Any, str, Callable[..., Any]]]]) -> None:
         self._make = make
-        self._known: tuple[int, dict[int, Callable[..., Any]]] = 0, {}
-        self._users = 0
+        self._known_replacements: tuple[int, dict[int, Callable[..., Any]]] = 0, {}
+        self._open_contexts = 0
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
         """Install the replacements while the context is open; contexts of several threads share them."""
         with _installing:
-            self._users += 1
-            if self._users == 1:
+            self._open_contexts += 1
+            if self._open_contexts == 1:
                 self._install_missing()
         try:
             yield
         finally:
             with _installing:
-                self._users -= 1
-                if not self._users:
+                self._open_contexts -= 1
+                if not self._open_contexts:
                     for owner, name, original, replacement in reversed(self._replaced):
                         if vars(owner).get(name) is not replacement:
                             continue
@@ -215,29 +215,34 @@ class Replacements:
     def extend(self) -> None:
         """Replace the functions of modules that were imported later, if any context is open."""
         with _installing:
-            if self._users:
+            if self._open_contexts:
                 self._install_missing()
 
     def _install_missing(self) -> None:
         replacements = list(self._make())  # which may import modules
-        known = {(id(owner), name) for owner, name, _, _ in self._replaced}
+        installed = {(id(owner), name) for owner, name, _, _ in self._replaced}
         for owner, name, replacement in replacements:
-            if (id(owner), name) not in known:
+            if (id(owner), name) not in installed:
                 original = vars(owner).get(name, _INHERITED)
                 if _set_attribute(owner, name, replacement):
                     self._replaced.append((owner, name, original, replacement))
 
-    def instead_of(self, function: Any) -> Callable[..., Any] | None:
+    def replacement_of(self, function: Any) -> Callable[..., Any] | None:
         """Return the replacement of a function, for code that has imported it by name; ``None`` if it has none."""
         if is_instance(function, BuiltinMethodType) and (method := extension_files.announcing_method(function)):
             return method
         if not is_instance(function, FunctionType | type) and not extension_files.is_compiled(function):
             return None
         with _installing:
-            if self._known[0] != len(sys.modules):  # more functions may be there
-                pairs = self._replaced or [(o, name, getattr(o, name, None), new) for o, name, new in self._make()]
-                self._known = len(sys.modules), {id(original): new for _, _, original, new in pairs}
-        return self._known[1].get(id(function))
+            if self._known_replacements[0] != len(sys.modules):  # more functions may be there
+                replaced = self._replaced or [
+                    (owner, name, getattr(owner, name, None), replacement) for owner, name, replacement in self._make()
+                ]
+                self._known_replacements = (
+                    len(sys.modules),
+                    {id(original): replacement for _, _, original, replacement in replaced},
+                )
+        return self._known_replacements[1].get(id(function))
 
 
 def _set_attribute(owner: Any, name: str, value: Any) -> bool:
@@ -264,7 +269,7 @@ def _unaudited_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name, kind, description in itertools.chain(
-        _functions_without_event(), opened_by_pytorch(), _notebook_functions()
+        _functions_without_event(), unaudited_opening_functions(), _notebook_functions()
     ):
         yield owner, name, _announcing(getattr(owner, name), kind, description)
     for names, replace in ((_MAKE_DESCRIPTORS, _noting_descriptors), (_USE_DESCRIPTOR, _announcing_use)):
@@ -278,7 +283,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     for owner, name in collectives():
         yield owner, name, _announcing(getattr(owner, name), "network", COMMUNICATES)
     yield from extension_files.file_functions()
-    for owner, name in mappers():
+    for owner, name in memory_mapping_functions():
         yield owner, name, _announcing_mapping(getattr(owner, name))
     bootstrap: Any = sys.modules["importlib._bootstrap"]
     # `importlib.import_module` calls it, without an audit event.
@@ -286,7 +291,7 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     shell = _shell_class()
     for name in _SHELL_NAMESPACES if shell is not None else ():
         yield shell, name, _announcing_attribute(name, getattr(shell, name, None))
-    for owner, name in registrations():
+    for owner, name in registration_functions():
         yield owner, name, _announcing(getattr(owner, name), "state", "registers something with PyTorch")
 
 
@@ -300,8 +305,8 @@ def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
             with contextlib.suppress(ImportError):  # not in every Python build
                 owner = importlib.import_module(module)
         for dotted, (kind, description) in functions.items():
-            *kinds, name = dotted.split(".")
-            holder = getattr(owner, kinds[0], None) if kinds else owner
+            *class_names, name = dotted.split(".")
+            holder = getattr(owner, class_names[0], None) if class_names else owner
             if hasattr(holder, name):
                 yield holder, name, kind, description
 
@@ -324,7 +329,7 @@ def _announcing_attribute(name: str, original: property | None) -> Any:
     def read(instance: Any) -> Any:
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_called_by_user(frame):
-            notice("state", USES_SHELL, frame)
+            notify_listeners("state", USES_SHELL, frame)
         if original is not None:
             return original.__get__(instance)
         try:
@@ -371,22 +376,23 @@ def announced_sleep() -> Iterator[None]:
 
     def announce(seconds: float) -> None:
         if (description := describe_sleep((seconds,))) is not None:
-            notice("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notify_listeners("process", description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         original(seconds)
 
-    with patched_here(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
+    with patched_on_thread(time, "sleep", announce) if sys.version_info < (3, 13) else contextlib.nullcontext():
         yield
 
 
 def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
     """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
-    known: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
+    replacements: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
 
     def cached(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
         key = (id(original), *details)
-        if key not in known:
-            known[key] = original, make(original, *details)  # the original is kept, so that no other object gets its id
-        return known[key][1]
+        if key not in replacements:
+            # The original is kept, so that no other object gets its id.
+            replacements[key] = original, make(original, *details)
+        return replacements[key][1]
 
     return cached
 
@@ -395,7 +401,7 @@ def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[...,
 def _announcing(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
-        notice(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
+        notify_listeners(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -408,9 +414,9 @@ _HANDLER_METHODS = ("emit", "handle", "flush", "close", "doRollover")
 def _handler_methods() -> Iterator[tuple[Any, str]]:
     """Yield the methods of Python's own log handlers, by owner and name."""
     for module in ("logging", "logging.handlers"):
-        for kind in list(vars(sys.modules.get(module, object)).values()):
-            if isinstance(kind, type) and issubclass(kind, logging.Handler) and kind.__module__ == module:
-                yield from ((kind, name) for name in _HANDLER_METHODS if name in vars(kind))
+        for cls in list(vars(sys.modules.get(module, object)).values()):
+            if isinstance(cls, type) and issubclass(cls, logging.Handler) and cls.__module__ == module:
+                yield from ((cls, name) for name in _HANDLER_METHODS if name in vars(cls))
 
 
 @_once_per_function
@@ -421,7 +427,7 @@ def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, descript
     def announce(*args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
         if is_called_by_user(frame):
-            notice(kind, description, frame)
+            notify_listeners(kind, description, frame)
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -447,7 +453,7 @@ def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
         path, is_shared = [*args, None, None][:2]
         if kwargs.get("shared", is_shared):
             description = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
-            notice("file", description, sys._getframe(1))  # noqa: SLF001 - as above
+            notify_listeners("file", description, sys._getframe(1))  # noqa: SLF001 - as above
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -459,11 +465,11 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if is_in_trial():
-            is_other_name = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
+            is_duplicate = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
             # Descriptors that a library makes belong to the library's objects, which close them.
             is_of_user = is_called_by_user(sys._getframe(1))  # noqa: SLF001 - there is no public function
             for descriptor in result if isinstance(result, tuple) else (result,):
-                made_descriptors.note(descriptor, is_new=not is_other_name, is_closed_later=is_of_user)
+                made_descriptors.note(descriptor, is_new=not is_duplicate, is_closed_later=is_of_user)
         return result
 
     return disable_dynamo(make)
@@ -476,10 +482,10 @@ def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def use(*args: Any, **kwargs: Any) -> Any:
         descriptor, frame = args[0] if args else kwargs.get("fd"), sys._getframe(1)  # noqa: SLF001 - as above
-        is_allowed = made_descriptors.is_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
+        is_allowed = made_descriptors.was_made(descriptor) if closes else made_descriptors.is_usable(descriptor)
         # A file that a library's finalizer closes does not belong to the code that runs then.
         if not is_allowed and (not closes or is_called_by_user(frame)):
-            notice("file", "uses the open file", frame)
+            notify_listeners("file", "uses the open file", frame)
         result = original(*args, **kwargs)
         if closes and is_in_trial():
             made_descriptors.note_closed(descriptor)
@@ -494,7 +500,7 @@ def _announcing_path(original: Callable[..., Any], description: str) -> Callable
     def announce(*args: Any, **kwargs: Any) -> Any:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notice("file", f"{description} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - there is no public function
+            notify_listeners("file", f"{description} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
     return disable_dynamo(announce)
@@ -505,7 +511,7 @@ def _load_replaceable(name: str) -> None:
     if name in _WITHOUT_EVENT and name not in sys.modules:
         importlib.import_module(name)
         REFUSABLE.extend()
-    elif extension_files.load(name):
+    elif extension_files.load_module(name):
         REFUSABLE.extend()
 
 

@@ -45,7 +45,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     part_place,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
-from jupyter_graphbreak.recording.targets import is_own, reached
+from jupyter_graphbreak.recording.targets import is_own
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier
     from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
 
-_LOGGING = frozenset({"logging", "logging.handlers"})
+_LOGGING_MODULES = frozenset({"logging", "logging.handlers"})
 #: Names in modules and classes that trials leave unchanged.
 _UNCHANGED_IN_MODULES = re.compile("__")
 _UNCHANGED_IN_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
 #: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
-_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
+_CTYPES_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
 #: The lists of loggers and handlers that Python itself keeps; trials restore them.
 _LOGGING_LISTS = frozenset({"handlers", "filters", "buffer"})
 
@@ -90,17 +90,17 @@ class UncopiedCode:
     """
 
     def __init__(
-        self, copier: FunctionCopier, kept: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
+        self, copier: FunctionCopier, kept_values: Mapping[VariableKey, Any], roots: list[Any], arguments: Iterable[Any]
     ) -> None:
         self._copier = copier
         self._places = copier.places
-        self._kept = kept
+        self._kept_values = kept_values
         self.assigned: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
         self._entered = 0
-        self._before: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
+        self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
-        self._destroys: ObservedEffect | None = None
+        self._destructor_effect: ObservedEffect | None = None
         #: User modules, classes and functions that the code may change, and the names swapped in each.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self._swap_all(roots, arguments)
@@ -117,19 +117,19 @@ class UncopiedCode:
         TrialStoppedError
             If the code creates objects whose destructors may run after the context has ended.
         """
-        if self._destroys is not None:
-            raise TrialStoppedError(self._destroys)
+        if self._destructor_effect is not None:
+            raise TrialStoppedError(self._destructor_effect)
         swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        shared = next((place.name for place in swapped if not place.is_constant), None)
-        if shared is not None and (thread := thread_at_work()) is not None:
+        visible_name = next((place.name for place in swapped if not place.is_constant), None)
+        if visible_name is not None and (thread := thread_at_work()) is not None:
             raise ThreadSeesCopyError(
-                f"one of your other threads is running ({thread}), and would see copies of {shared}"
+                f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
             )
         self._entered += 1
         if self._entered == 1:
             for place in swapped:
                 place.exchange()
-            self._before = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
+            self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
             functions = (owner for owner, _ in self._namespaces if isinstance(owner, types.FunctionType))
             self._codes_before = [(function, function.__code__) for function in functions]
@@ -148,15 +148,17 @@ class UncopiedCode:
 
         Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
-        for owner, swapped, before in self._before:
+        for owner, swapped, saved in self._saved_namespaces:
             ignored = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
-            write: Any = next(kind for kind in (type, types.ModuleType, types.FunctionType) if is_instance(owner, kind))
-            now = vars(owner)
-            for name in [name for name in now if name not in before and not ignored.match(name)]:
-                write.__delattr__(owner, name)
-            for name, value in before.items():
-                if name not in swapped and not ignored.match(name) and now.get(name, MISSING) is not value:
-                    write.__setattr__(owner, name, value)
+            base_class: Any = next(
+                cls for cls in (type, types.ModuleType, types.FunctionType) if is_instance(owner, cls)
+            )
+            current = vars(owner)
+            for name in [name for name in current if name not in saved and not ignored.match(name)]:
+                base_class.__delattr__(owner, name)
+            for name, value in saved.items():
+                if name not in swapped and not ignored.match(name) and current.get(name, MISSING) is not value:
+                    base_class.__setattr__(owner, name, value)
         for function, code in self._codes_before:
             if function.__code__ is not code:
                 function.__code__ = code
@@ -165,47 +167,53 @@ class UncopiedCode:
         """Swap the globals, closures and class attributes that the code uses."""
         modules = used_modules(roots)
         parts = [vars(module)[name] for module, names in modules for name in names]
-        kinds = dict.fromkeys(part for part in parts if is_instance(part, type))
+        classes = dict.fromkeys(part for part in parts if is_instance(part, type))
         assigned: dict[tuple[int, str], Any] = {}
         functions = []
-        stored: set[VariableKey] = set()
+        stored_globals: set[VariableKey] = set()
         assigns_attributes = False
-        own: list[types.FunctionType] = []
+        user_functions: list[types.FunctionType] = []
         loggers: dict[int, logging.Filterer] = {}
-        for item in list(reached(*roots, *parts, *arguments)):
-            kinds.update(dict.fromkeys(type(item).__mro__))
+        for item in list(reachable_objects(*roots, *parts, *arguments)):
+            classes.update(dict.fromkeys(type(item).__mro__))
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
             if is_instance(item, types.FunctionType) and not is_library_function(item) and is_own(item):
                 loggers.update((id(named), named) for named in named_loggers(item.__code__))
                 names = global_names(item.__code__)
-                kinds.update((value, None) for name in names if is_instance(value := item.__globals__.get(name), type))
+                classes.update(
+                    (value, None) for name in names if is_instance(value := item.__globals__.get(name), type)
+                )
                 assigned.update(assigned_attributes(item))
-                own.append(item)
+                user_functions.append(item)
                 origin = self._copier.origin(item.__globals__)
-                stored.update((origin, name) for name in global_names(item.__code__, ("STORE", "DELETE")))
+                stored_globals.update((origin, name) for name in global_names(item.__code__, ("STORE", "DELETE")))
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
                     functions.append((item, names))
-        destructible = [kind for kind in kinds if _is_user_type(kind) and "__del__" in vars(kind)]
-        self._destroys = next((effect for kind in destructible for effect in _effects_of_destructor(kind, own)), None)
-        in_modules = self._swap_modules(modules)
+        destructible = [cls for cls in classes if _is_user_type(cls) and "__del__" in vars(cls)]
+        self._destructor_effect = next(
+            (effect for cls in destructible for effect in _effects_of_destructor(cls, user_functions)), None
+        )
+        swapped_in_modules = self._swap_modules(modules)
         if assigns_attributes:
-            self._namespaces = list(in_modules)
-        swapped_keys = {(id(vars(module)), name) for module, names in in_modules for name in names}
-        stored |= self._callers_of(stored, own)
-        methods = {kind: self._swap_methods(kind, stored) for kind in kinds if stored and _is_user_type(kind)}
+            self._namespaces = list(swapped_in_modules)
+        swapped_keys = {(id(vars(module)), name) for module, names in swapped_in_modules for name in names}
+        stored_globals |= self._callers_of(stored_globals, user_functions)
+        methods = {
+            cls: self._swap_methods(cls, stored_globals) for cls in classes if stored_globals and _is_user_type(cls)
+        }
         self._swap_variables(functions, swapped_keys)
-        kinds.update((meta, None) for kind in list(kinds) for meta in inspect.getmro(type(kind)))
-        for kind in kinds:
-            if _is_user_type(kind):
-                swapped = self._swap_attributes(kind, with_members=assigns_attributes)
-                swapped |= methods.get(kind, set())
-                self._namespaces.append((kind, frozenset(name for _, name in swapped)))
+        classes.update((meta, None) for cls in list(classes) for meta in inspect.getmro(type(cls)))
+        for cls in classes:
+            if _is_user_type(cls):
+                swapped = self._swap_attributes(cls, with_members=assigns_attributes)
+                swapped |= methods.get(cls, set())
+                self._namespaces.append((cls, frozenset(name for _, name in swapped)))
                 swapped_keys |= swapped
-        self._swap_parts(own, are_changed=assigns_attributes)
+        self._swap_parts(user_functions, are_changed=assigns_attributes)
         self._swap_assigned(assigned, swapped_keys)
-        self.assigned += library_parts(own)
+        self.assigned += library_parts(user_functions)
         self._swap_attached_data(loggers.values())
 
     def _swap_variables(
@@ -223,42 +231,46 @@ class UncopiedCode:
                     swapped_keys.add(place.key)
                     self._swap(place)
 
-    def _swap_attributes(self, kind: type, *, with_members: bool) -> set[tuple[int, str]]:
+    def _swap_attributes(self, cls: type, *, with_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
-        names = [name for name in vars(kind) if not name.startswith("__") and name not in _LAYOUT]
-        names = [name for name in names if self._swap(attribute_place(kind, name))]
-        if with_members and issubclass(kind, enum.Enum):
-            for member in kind.__members__.values():
-                self._swap(attributes_place(f"{kind.__name__}.{member.name}", member))
-        return {(id(kind), name) for name in names}
+        names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
+        names = [name for name in names if self._swap(attribute_place(cls, name))]
+        if with_members and issubclass(cls, enum.Enum):
+            for member in cls.__members__.values():
+                self._swap(attributes_place(f"{cls.__name__}.{member.name}", member))
+        return {(id(cls), name) for name in names}
 
     def _callers_of(self, variables: set[VariableKey], functions: list[types.FunctionType]) -> set[VariableKey]:
         """Return the names of the functions that use some of the variables, directly or by calling each other."""
-        used: list[tuple[VariableKey, set[VariableKey]]] = []
+        names_by_function: list[tuple[VariableKey, set[VariableKey]]] = []
         for function in functions if variables else ():
             origin = self._copier.origin(function.__globals__)
-            used.append(((origin, function.__name__), {(origin, name) for name in global_names(function.__code__)}))
-        found: set[VariableKey] = set()
-        while new := {key for key, names in used if key not in found and not names.isdisjoint(variables | found)}:
-            found |= new
-        return found
+            names_by_function.append(
+                ((origin, function.__name__), {(origin, name) for name in global_names(function.__code__)})
+            )
+        callers: set[VariableKey] = set()
+        while new_callers := {
+            key for key, names in names_by_function if key not in callers and not names.isdisjoint(variables | callers)
+        }:
+            callers |= new_callers
+        return callers
 
-    def _swap_methods(self, kind: type, stored: set[VariableKey]) -> set[VariableKey]:
+    def _swap_methods(self, cls: type, stored_globals: set[VariableKey]) -> set[VariableKey]:
         """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
         swapped = set()
-        for name, member in list(vars(kind).items()):
-            used = [
+        for name, member in list(vars(cls).items()):
+            used_globals = [
                 (self._copier.origin(function.__globals__), name)
                 for function in functions_in(member)
-                if self._copier.has_copied_scope_of(function) and not is_library_function(function)
+                if self._copier.has_copied_globals_of(function) and not is_library_function(function)
                 for name in global_names(function.__code__)
             ]
-            if not stored.isdisjoint(used):
-                place = attribute_place(kind, name)
+            if not stored_globals.isdisjoint(used_globals):
+                place = attribute_place(cls, name)
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copier.copy_function)
                 self._places.append(SwappedPlace(place, copy, is_function=True))
-                swapped.add((id(kind), name))
+                swapped.add((id(cls), name))
         return swapped
 
     def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
@@ -276,10 +288,10 @@ class UncopiedCode:
             title = function.__qualname__
             for name in ("__defaults__", "__kwdefaults__"):
                 value = getattr(function, name)
-                inside = self._copier.copy(value, title)
-                if are_changed or inside is not value:
+                copied_value = self._copier.copy(value, title)
+                if are_changed or copied_value is not value:
                     place = part_place(f"{title}.{name}", function, name)
-                    self._places.append(SwappedPlace(place, inside))
+                    self._places.append(SwappedPlace(place, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
             swapped = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
@@ -303,8 +315,12 @@ class UncopiedCode:
 
         Handlers of other classes keep their data: they may collect the records of other threads in it.
         """
-        own = [item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING]
-        for owner in {id(item): item for item in (*own, threading.current_thread(), threading.main_thread())}.values():
+        uncopied_objects = [
+            item for item in loggers if is_instance(item, logging.Logger) or type(item).__module__ in _LOGGING_MODULES
+        ]
+        for owner in {
+            id(item): item for item in (*uncopied_objects, threading.current_thread(), threading.main_thread())
+        }.values():
             attributes = vars(owner)
             title = getattr(owner, "name", None) or type(owner).__name__
             for name, value in list(attributes.items()):
@@ -327,12 +343,12 @@ class UncopiedCode:
             value = place.read()
         except ValueError:  # an empty cell
             return False
-        value = self._kept.get(place.key, value) if place.key is not None else value
-        before = len(self._places)
+        value = self._kept_values.get(place.key, value) if place.key is not None else value
+        count_before = len(self._places)
         if value is MISSING or is_atom(value):
             self._places.append(SwappedPlace(place, value))
-        elif (refusing := REFUSABLE.instead_of(value)) is not None:
-            self._places.append(SwappedPlace(place, refusing))
+        elif (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+            self._places.append(SwappedPlace(place, refusing_function))
         elif is_instance(value, functools.singledispatchmethod) or (
             is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
         ):
@@ -341,24 +357,26 @@ class UncopiedCode:
             self._places.append(SwappedPlace(place, self._copier.copy(value, place.name)))
         elif not is_code(value) and not hasattr(type(value), "__get__"):  # such as an iterator, a file or a queue
             self._swap_if_copied(place, value)
-        return len(self._places) > before
+        return len(self._places) > count_before
 
     def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
         failed: list[Uncopied] = []
-        result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.blocks)
+        result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.memory_provider)
         if result is not value and not failed:
             self._places.append(SwappedPlace(place, result))
 
 
-def _effects_of_destructor(kind: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
+def _effects_of_destructor(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
     """Yield the effect of functions, other than a class's methods, that name the class, whose destructor runs later."""
-    description = f"creates a {kind.__name__}, whose destructor may run later"
-    change = StateChange(description, frozenset({kind.__name__}), frozenset())
-    others = [function for function in functions if not function.__qualname__.startswith(f"{kind.__qualname__}.")]
-    place = find_changing_line(change, [function.__code__ for function in others], {})
+    description = f"creates a {cls.__name__}, whose destructor may run later"
+    change = StateChange(description, frozenset({cls.__name__}), frozenset())
+    outside_functions = [
+        function for function in functions if not function.__qualname__.startswith(f"{cls.__qualname__}.")
+    ]
+    place = find_changing_line(change, [function.__code__ for function in outside_functions], {})
     if place is not None:
         yield ObservedEffect("state", description, place)
 
 
-def _is_user_type(kind: type) -> bool:
-    return is_own(kind) and not is_library_type(kind)
+def _is_user_type(cls: type) -> bool:
+    return is_own(cls) and not is_library_type(cls)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import STATE_CHANGING_NAMES
-from jupyter_graphbreak.experiments.trial.code_roles import is_own_code
+from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.records.package_paths import is_library
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 def describe_import(name: str) -> str | None:
     """Return the effect of a module's import that outlives a trial, worded as the rest of a sentence; or ``None``."""
-    parent, _, last = name.rpartition(".")
+    parent, _, base_name = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):
         return None
-    spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{last}", folders)
+    spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{base_name}", folders)
     file = spec.origin if spec is not None else None
     if file is None or not file.endswith(".py") or is_library(file) or not _changes_objects(file):
         return None
@@ -49,7 +49,10 @@ def _changes_objects(file: str) -> bool:
     own_names = {name for statement in statements for name in _defined_names(statement)}
     harmless = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
     harmless |= own_names | {"__file__", "__name__"}
-    return any(_is_change(statement, own_names) or _calls_user_code(statement, harmless) for statement in statements)
+    return any(
+        _changes_other_objects(statement, own_names) or _calls_user_code(statement, harmless)
+        for statement in statements
+    )
 
 
 def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
@@ -66,10 +69,10 @@ def _names_of_classes_and_libraries(statement: ast.stmt) -> Iterator[str]:
 @functools.lru_cache(maxsize=1024)
 def _is_installed(module: str) -> bool:
     """Return whether a module belongs to the standard library or to an installed package."""
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names:
+    top_package = module.partition(".")[0]
+    if top_package in sys.stdlib_module_names:
         return True
-    spec = importlib.machinery.PathFinder.find_spec(top)
+    spec = importlib.machinery.PathFinder.find_spec(top_package)
     return spec is not None and is_library(spec.origin or "")
 
 
@@ -104,10 +107,10 @@ def _registers_subclasses(base: ast.expr) -> bool:
     """Return whether a loaded class of this name, in a user's module, runs code when a class is derived from it."""
     name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
     for module in sys.modules.copy().values():
-        kind = getattr(module, "__dict__", {}).get(name)
-        if isinstance(kind, type) and kind.__module__ == module.__name__:
-            hooks = [vars(part).get("__init_subclass__") for part in kind.__mro__]
-            codes = [getattr(hook, "__func__", None) for hook in hooks] + [getattr(type(kind), "__init__", None)]
+        cls = getattr(module, "__dict__", {}).get(name)
+        if isinstance(cls, type) and cls.__module__ == module.__name__:
+            hooks = [vars(part).get("__init_subclass__") for part in cls.__mro__]
+            codes = [getattr(hook, "__func__", None) for hook in hooks] + [getattr(type(cls), "__init__", None)]
             if any(code is not None and not is_library(code.co_filename) for code in map(_code_of, codes)):
                 return True
     return False
@@ -136,7 +139,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                     yield from _statements([part for part in value if isinstance(part, ast.stmt)])
 
 
-def _is_change(statement: ast.stmt, own_names: set[str]) -> bool:
+def _changes_other_objects(statement: ast.stmt, own_names: set[str]) -> bool:
     match statement:
         case ast.Expr(ast.Call(ast.Name(id="print"))):
             return False
@@ -152,10 +155,10 @@ def _is_change(statement: ast.stmt, own_names: set[str]) -> bool:
 
 
 def _belongs_elsewhere(part: ast.expr, own_names: set[str]) -> bool:
-    return isinstance(part, ast.Attribute | ast.Subscript) and _root(part) not in own_names
+    return isinstance(part, ast.Attribute | ast.Subscript) and _root_name(part) not in own_names
 
 
-def _root(expression: ast.expr) -> str:
+def _root_name(expression: ast.expr) -> str:
     """Return the first name in an expression such as ``a.b[0]``."""
     while isinstance(expression, ast.Attribute | ast.Subscript):
         expression = expression.value
@@ -170,7 +173,7 @@ def _called_name(decorator: ast.expr) -> str:
 def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
     """Return the line of user code that imports a module."""
     for code in codes:
-        for instruction in dis.get_instructions(code) if is_own_code(code.co_filename) else ():
+        for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
             place = instruction.positions
             is_import = instruction.opname in {"IMPORT_NAME", "LOAD_CONST"} and instruction.argval == name
             if is_import and place is not None:

@@ -33,10 +33,10 @@ _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The rounding error that remains after terms cancel, relative to the largest number of all results.
-_CANCELLED = 1e-5
+_CANCELED = 1e-5
 _MAX_DEPTH = 20
 #: The prefix that marks varying keys, which have no place of their own.
-_KEYS = "the keys of "
+_KEYS_PREFIX = "the keys of "
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 #: The attributes of every module, apart from its parameters, buffers and submodules.
 _STANDARD_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
@@ -63,16 +63,16 @@ def show(value: Any) -> str:
     if is_instance(value, torch.nn.Module):
         return type(value).__name__
     if type(value) in {list, tuple}:
-        inner = ", ".join(map(show, value))
-        text = f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
+        items = ", ".join(map(show, value))
+        text = f"[{items}]" if type(value) is list else f"({items}{',' if len(value) == 1 else ''})"
     elif type(value) is dict:
         text = "{" + ", ".join(f"{show(key)}: {show(item)}" for key, item in value.items()) + "}"
     else:
-        text = re.sub(r"\s+", " ", _repr(value))
+        text = re.sub(r"\s+", " ", _safe_repr(value))
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 3] + "..."
 
 
-def _repr(value: Any) -> str:
+def _safe_repr(value: Any) -> str:
     try:
         return reprlib.repr(value) if type(value).__module__ == "builtins" else repr(value)
     except Exception:  # noqa: BLE001 - the user's __repr__
@@ -116,10 +116,10 @@ def difference(
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding is left.
     """
-    first = _Comparison(values=values, varying=varying, largest=largest).find(expected, actual, root)
+    first = _Comparison(values=values, varying=varying, largest=largest).find_difference(expected, actual, root)
     if first is None:
         return None
-    place, text = _name_of(first[0]), first[1]
+    place, text = _place_name(first[0]), first[1]
     return f"{text} at {place.removeprefix(root)}" if place != root else text
 
 
@@ -149,11 +149,11 @@ def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozense
     """
     comparison = _Comparison(values=True, collects=True)
     for name in one.keys() & other.keys():
-        comparison.find(one[name], other[name], name)
+        comparison.find_difference(one[name], other[name], name)
     return frozenset(comparison.varying)
 
 
-def _name_of(place: _Place) -> str:
+def _place_name(place: _Place) -> str:
     """Return the text for a place, such as "the result[0].scale"."""
     steps: list[str] = []
     while not isinstance(place, str):
@@ -189,12 +189,12 @@ class _Comparison:
         self._seen: set[tuple[int, int]] = set()
 
     def _varies(self, place: _Place, prefix: str = "") -> bool:
-        name = f"{prefix}{_name_of(place)}" if self._collects or self.varying else ""
+        name = f"{prefix}{_place_name(place)}" if self._collects or self.varying else ""
         if self._collects:
             self.varying.add(name)
         return name in self.varying
 
-    def find(self, expected: Any, actual: Any, place: _Place, depth: int = 0) -> tuple[_Place, str] | None:
+    def find_difference(self, expected: Any, actual: Any, place: _Place, depth: int = 0) -> tuple[_Place, str] | None:
         """Return the place and the description of the first difference."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
@@ -204,8 +204,8 @@ class _Comparison:
         if is_instance(expected, torch.Tensor) and is_instance(actual, torch.Tensor):
             text = self._compare_tensors(expected, actual)
             return None if text is None else (place, text)
-        if not _same_kind(expected, actual):
-            return place, f"{_kind(actual)} instead of {_kind(expected)}"
+        if not _is_same_kind(expected, actual):
+            return place, f"{_describe_kind(actual)} instead of {_describe_kind(expected)}"
         numpy = sys.modules.get("numpy")
         if numpy is not None and is_instance(expected, numpy.ndarray):
             text = self._compare_arrays(expected, actual)
@@ -229,20 +229,20 @@ class _Comparison:
             return place, "a different order of the keys"
         if not missing:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
-        if not self._varies(place, _KEYS):
+        if not self._varies(place, _KEYS_PREFIX):
             return place, f"no {show(missing[0])}"
-        left, right = ([*enumerate(part for _, part in items)] for items in (expected, actual))
-        return self._find_in_parts(left, right, place, depth)
+        expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
+        return self._find_in_parts(expected_parts, actual_parts, place, depth)
 
     def _find_in_parts(
         self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
     ) -> tuple[_Place, str] | None:
         if len(actual) != len(expected):
             return place, _describe_lengths(expected, actual)
-        for (key, left), (_, right) in zip(expected, actual, strict=True):
-            inner = self.find(left, right, (place, key, False), depth + 1)
-            if inner is not None:
-                return inner
+        for (key, expected_part), (_, actual_part) in zip(expected, actual, strict=True):
+            first_difference = self.find_difference(expected_part, actual_part, (place, key, False), depth + 1)
+            if first_difference is not None:
+                return first_difference
         return None
 
     def _find_in_other_objects(
@@ -250,33 +250,33 @@ class _Comparison:
     ) -> tuple[_Place, str] | None:
         if is_instance(expected, float | complex) and not is_instance(expected, bool):
             # Two readings of a clock are close.
-            close = expected == actual or actual != actual if self._collects else _close(expected, actual)  # noqa: PLR0124 - nan
+            is_equal = expected == actual or actual != actual if self._collects else _is_close(expected, actual)  # noqa: PLR0124 - nan
         elif (stream := stream_in_memory(expected)) is not None:
-            close = _content(stream) == _content(stream_in_memory(actual))
+            is_equal = _stream_content(stream) == _stream_content(stream_in_memory(actual))
         elif is_instance(expected, torch.Generator):
-            close = torch.equal(expected.get_state(), actual.get_state())
+            is_equal = torch.equal(expected.get_state(), actual.get_state())
         elif is_instance(expected, weakref.ref):  # `==` would call the objects' own `__eq__`, which may change them
-            close = (expected() is None) == (actual() is None)
+            is_equal = (expected() is None) == (actual() is None)
         elif is_instance(expected, str | bytes | int | range | AbstractSet | type(None)):
-            close = bool(expected == actual)
+            is_equal = bool(expected == actual)
         elif not is_code(expected) and (attribute_of(expected, "__dict__") is not None or attributes(expected)):
             return self._find_in_attributes(expected, actual, place, depth)
         else:
-            close = _equal(expected, actual)
-        if close or not self._values or self._varies(place):
+            is_equal = _is_equal(expected, actual)
+        if is_equal or not self._values or self._varies(place):
             return None
         return place, f"{show(actual)} instead of {show(expected)}"
 
     def _find_in_attributes(self, expected: Any, actual: Any, place: _Place, depth: int) -> tuple[_Place, str] | None:
-        wanted, present = attributes(expected), attributes(actual)
-        for name, value in wanted.items():
-            if name not in present:
+        expected_attributes, actual_attributes = attributes(expected), attributes(actual)
+        for name, value in expected_attributes.items():
+            if name not in actual_attributes:
                 return place, f"no attribute {name}"
-            inner = self.find(value, present[name], (place, name, True), depth + 1)
-            if inner is not None:
-                return inner
-        extra = [name for name in present if name not in wanted]
-        return (place, f"an extra attribute {extra[0]}") if extra else None
+            first_difference = self.find_difference(value, actual_attributes[name], (place, name, True), depth + 1)
+            if first_difference is not None:
+                return first_difference
+        extra_names = [name for name in actual_attributes if name not in expected_attributes]
+        return (place, f"an extra attribute {extra_names[0]}") if extra_names else None
 
     def _compare_tensors(self, expected: torch.Tensor, actual: torch.Tensor) -> str | None:
         if shape_of(expected) != shape_of(actual):
@@ -293,7 +293,7 @@ class _Comparison:
                 return None
             if expected.numel() <= _MAX_SHOWN_ELEMENTS:
                 return _texts_of_both(expected, actual)
-            return _summary(str(error))
+            return _shorten_message(str(error))
         except Exception:  # noqa: BLE001 - layouts that cannot be compared
             return None
         return None
@@ -334,7 +334,7 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_a
     finite = expected[expected.isfinite()].abs()
     largest = float(finite.max()) if finite.numel() else 0.0
     relative, relative_to_largest = noise
-    absolute = max(1e-5, relative_to_largest * largest, _CANCELLED * largest_of_all)
+    absolute = max(1e-5, relative_to_largest * largest, _CANCELED * largest_of_all)
     return torch.allclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 
@@ -344,9 +344,13 @@ def attributes(value: Any) -> dict[str, Any]:
         return {"__wrapped__": target}
     own_attributes = dict(attribute_of(value, "__dict__") or {})
     if is_instance(value, torch.nn.Module):
-        parts = {name: part for key in _MODULE_DICTS for name, part in own_attributes.get(key, {}).items()}
-        others = {name: part for name, part in own_attributes.items() if name not in _STANDARD_MODULE_ATTRIBUTES}
-        return parts | {name: part for name, part in others.items() if not name.startswith(_COMPILER_PREFIXES)}
+        named_parts = {name: part for key in _MODULE_DICTS for name, part in own_attributes.get(key, {}).items()}
+        other_attributes = {
+            name: part for name, part in own_attributes.items() if name not in _STANDARD_MODULE_ATTRIBUTES
+        }
+        return named_parts | {
+            name: part for name, part in other_attributes.items() if not name.startswith(_COMPILER_PREFIXES)
+        }
     if is_dataclass(value):
         names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
         own_attributes |= {name: getattr(value, name) for name in names}
@@ -365,11 +369,11 @@ def _is_identity(key: Any) -> bool:
     return is_data(key) and getattr(type(key), "__hash__", None) is object.__hash__
 
 
-def _summary(message: str) -> str:
+def _shorten_message(message: str) -> str:
     """Shorten the message of ``assert_close``."""
-    wrong = re.search(r"Mismatched elements: (\d+) / (\d+)", message)
+    mismatch = re.search(r"Mismatched elements: (\d+) / (\d+)", message)
     greatest = re.search(r"Greatest absolute difference: (\S+)", message)
-    parts = [f"{wrong[1]} of {wrong[2]} elements differ"] if wrong else ["different values"]
+    parts = [f"{mismatch[1]} of {mismatch[2]} elements differ"] if mismatch else ["different values"]
     parts += [f"by up to {float(greatest[1]):.3g}"] if greatest else []
     return " ".join(parts)
 
@@ -386,12 +390,12 @@ def _parts_of_methods(expected: Any, actual: Any) -> tuple[Any, Any]:
     return expected, actual
 
 
-def _content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | bytes, int] | None:
+def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | bytes, int] | None:
     """Return the content of a stream in memory, and its position; ``None`` if it is closed."""
     return None if stream is None or stream.closed else (stream.getvalue(), stream.tell())
 
 
-def _same_kind(expected: Any, actual: Any) -> bool:
+def _is_same_kind(expected: Any, actual: Any) -> bool:
     """Return whether two objects can be compared by value: same type, both sequences or both mappings."""
     kinds = type(expected), type(actual)
     if kinds[0] is kinds[1] or (all(kind.__module__ == "unittest.mock" for kind in kinds) and _are_alike(*kinds)):
@@ -404,21 +408,21 @@ def _are_alike(one: type, other: type) -> bool:
     return (one.__qualname__, one.__bases__) == (other.__qualname__, other.__bases__)
 
 
-def _kind(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     name = "a Tensor" if is_instance(value, torch.Tensor) else f"{type(value).__name__}"
     return f"{name} {show(value)}" if is_instance(value, bool | int | float | str) else name
 
 
-def _close(expected: complex, actual: complex) -> bool:
+def _is_close(expected: complex, actual: complex) -> bool:
     if isinstance(expected, float) and math.isnan(expected):
         return actual != actual  # noqa: PLR0124 - nan
     return expected == actual or abs(expected - actual) <= 1e-5 + 1.3e-6 * abs(expected)
 
 
-def _equal(expected: Any, actual: Any) -> bool:
+def _is_equal(expected: Any, actual: Any) -> bool:
     try:
         return bool(expected == actual) or "__eq__" not in {
-            name for kind in type(expected).__mro__[:-1] for name in vars(kind)
+            name for cls in type(expected).__mro__[:-1] for name in vars(cls)
         }
     except Exception:  # noqa: BLE001 - the user's __eq__
         return True

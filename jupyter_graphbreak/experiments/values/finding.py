@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.check.graph_comparison import gradients_of
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.variants import tensors_of
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.effect_places import located_by
+from jupyter_graphbreak.experiments.trial.effect_places import locator
 from jupyter_graphbreak.experiments.trial.effects import seed_all
 from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 #: The maximum number of lines, or of operations of wanted lines, in a report.
 _MAX_LINES = 60
 #: The maximum number of inputs that are named because they have NaN or Inf.
-_MAX_GIVEN = 10
+_MAX_NONFINITE_INPUTS = 10
 
 
 class FoundValues(NamedTuple):
@@ -92,11 +92,11 @@ def values_of_entry(
         backend = GraphsOneByOne(recorded)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
-        given = _nonfinite_inputs(subject)
+        nonfinite_inputs = _nonfinite_inputs(subject)
         with recompiling(subject.call), recording_of.record(find_cell) as recording:
             recording.describe_device(Device("auto", default_device_name()))
-            results = [_counts("graphs", program, subject)]
-        own, files = build_with_files(recording.records)
+            results = [_nonfinite_counts("graphs", program, subject)]
+        own_report, files = build_with_files(recording.records)
         recorded.forget()
         eager = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the graphs' own values are known
@@ -104,10 +104,10 @@ def values_of_entry(
             eager.forget()
             if backend_name(entry.backend) != "eager":
                 results.append(_compiled_counts(entry))
-    correspondence = Correspondence(own, run if run is not None else own, entry.frame)
-    operations = _operations(own, correspondence)
-    locate = located_by({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
-    in_graphs = {_line(operation) for operation in operations.values()}
+    correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
+    operations = _operations(own_report, correspondence)
+    locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
+    in_graphs = {_line_of(operation) for operation in operations.values()}
 
     def of_graph(key: Any) -> _Operation:
         return operations.get(key, _Operation(None, key.name, None))
@@ -118,67 +118,67 @@ def values_of_entry(
 
     eager_results = next((counts for counts in results if counts.by == "eager"), None)
     is_known = eager_results is not None and eager_results.raised is None
-    placed = [(of_graph(key), value) for key, value in recorded.values.items()]
+    in_graphs_values = [(of_graph(key), value) for key, value in recorded.values.items()]
     outside = [(of_eager(key), value) for key, value in eager.values.items()]
-    order = {_line(operation): number for number, (operation, _) in reversed(list(enumerate(outside)))}
-    outside = [(operation, value) for operation, value in outside if _line(operation) not in in_graphs]
+    order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(outside)))}
+    outside = [(operation, value) for operation, value in outside if _line_of(operation) not in in_graphs]
     origins = [(of_graph(origin.key), origin) for origin in recorded.origins.values()]
     eager_origins = [(of_eager(origin.key), origin) for origin in eager.origins.values()]
-    origins += [(operation, origin) for operation, origin in eager_origins if _line(operation) not in in_graphs]
-    listed, left_out = _listed([*placed, *outside], order, correspondence.run, lines)
+    origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in in_graphs]
+    listed, left_out = _values_to_list([*in_graphs_values, *outside], order, correspondence.run, lines)
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
         call=number,
         calls=calls,
         first=list(_first_nonfinite(origins, eager_origins if is_known else None, order)),
-        given=given,
+        given=nonfinite_inputs,
         results=results,
         lines=listed,
         left_out=left_out,
         operations=backend.operations,
     )
-    return FoundValues(values, own)
+    return FoundValues(values, own_report)
 
 
 def _nonfinite_inputs(subject: Subject) -> list[NonFiniteInput]:
     """Return the arguments and parameters that have NaN or Inf before the call."""
     subject.restore()
-    found = []
+    inputs = []
     seen: set[int] = set()
     roots = [*(subject.arguments or Arguments()).named(subject.call).items(), *subject.roots()]
     for name, root in roots:
         for place, tensor in named_tensors(root, name, seen):
             numbers = range_of(tensor)
             if numbers.nan or numbers.inf:
-                found.append(NonFiniteInput(place, numbers.nan, numbers.inf))
-    return found[:_MAX_GIVEN]
+                inputs.append(NonFiniteInput(place, numbers.nan, numbers.inf))
+    return inputs[:_MAX_NONFINITE_INPUTS]
 
 
-def _counts(
+def _nonfinite_counts(
     computed_by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
 ) -> NonFiniteCounts:
     """Call a program with a backward pass from its results, and count NaN and infinite elements."""
     require_time()
     subject.restore()
-    given = subject.copies_of(subject.arguments or Arguments())
+    arguments = subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
     raised = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
     with subject.activated(), guarded(subject.call, assigned=subject.assigned):
         try:
-            value = program(*given.args, **given.kwargs)
+            value = program(*arguments.args, **arguments.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
             with contextlib.suppress(RuntimeError):  # for example, the call has already used the autograd graph
-                gradients = gradients_of(value, list(tensors_of(subject, given)))
+                gradients = gradients_of(value, list(tensors_of(subject, arguments)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__
-    (nan, inf), (gradient_nan, gradient_inf) = _sums(results), _sums(gradients)
+    (nan, inf), (gradient_nan, gradient_inf) = _nonfinite_sums(results), _nonfinite_sums(gradients)
     return NonFiniteCounts(computed_by, nan, inf, gradient_nan, gradient_inf, raised)
 
 
-def _sums(tensors: Iterable[torch.Tensor | None]) -> tuple[int, int]:
+def _nonfinite_sums(tensors: Iterable[torch.Tensor | None]) -> tuple[int, int]:
     ranges = [range_of(tensor) for tensor in tensors if tensor is not None]
     return sum(numbers.nan for numbers in ranges), sum(numbers.inf for numbers in ranges)
 
@@ -191,30 +191,34 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
             return subject.call(*args, **kwargs)
 
     with running_eagerly():
-        return _counts("eager", program, subject)
+        return _nonfinite_counts("eager", program, subject)
 
 
 def _compiled_counts(entry: Entry) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
     program = entry.compile(subject.call, own_backend(entry.backend))
     with recompiling(subject.call):
-        return _counts("backend", program, subject)
+        return _nonfinite_counts("backend", program, subject)
 
 
 def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
     """Return the operations of the graphs, as the report of the run has them."""
-    run = {graph.id: graph for graph in correspondence.run.graphs}
+    graphs_of_run = {graph.id: graph for graph in correspondence.run.graphs}
     operations = {}
     for graph in report.graphs:
-        known = run.get(correspondence.graph(graph.id) or "")
+        graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")
         for number, op in enumerate(graph.ops):
-            location = known.ops[number].location if known is not None else _moved(op.location, correspondence)
-            ident = known.id if known is not None else None
+            location = (
+                graph_of_run.ops[number].location
+                if graph_of_run is not None
+                else _location_in_run(op.location, correspondence)
+            )
+            ident = graph_of_run.id if graph_of_run is not None else None
             operations[NodeKey(graph.frame.partition("#")[0], op.name)] = _Operation(location, op.target, ident)
     return operations
 
 
-def _moved(location: Location | None, correspondence: Correspondence) -> Location | None:
+def _location_in_run(location: Location | None, correspondence: Correspondence) -> Location | None:
     """Return a location of the copies as the report of the run names it, ``None`` if the report lacks its source."""
     source = correspondence.source(location.source) if location is not None else None
     return replace(location, source=source) if location is not None and source is not None else None
@@ -224,11 +228,11 @@ def _without_text(location: Location | None) -> Location | None:
     return replace(location, code=None) if location is not None else None
 
 
-def _line(operation: _Operation) -> tuple[str, int] | None:
+def _line_of(operation: _Operation) -> tuple[str, int] | None:
     return (operation.location.source, operation.location.line) if operation.location is not None else None
 
 
-def _listed(
+def _values_to_list(
     values: list[tuple[_Operation, RecordedValue]],
     order: Mapping[tuple[str, int] | None, int],
     run: Report,
@@ -236,26 +240,26 @@ def _listed(
 ) -> tuple[list[LineValues], int]:
     """Return the values to list, in the order in which the lines ran, and how many are left out."""
     sources = {source.id: source for source in run.sources}
-    wanted: list[tuple[_Operation, RecordedValue]] = []
-    last: dict[Any, tuple[_Operation, RecordedValue]] = {}
+    wanted_values: list[tuple[_Operation, RecordedValue]] = []
+    last_of_line: dict[Any, tuple[_Operation, RecordedValue]] = {}
     for operation, value in values:
         location = operation.location
         if location is None:
             continue
         if not lines:
-            last[_line(operation), operation.graph] = operation, value
+            last_of_line[_line_of(operation), operation.graph] = operation, value
         elif any(line.is_at(location, sources.get(location.source)) for line in lines):
-            wanted.append((operation, value))
-    found = wanted if lines else list(last.values())
+            wanted_values.append((operation, value))
+    candidates = wanted_values if lines else list(last_of_line.values())
     # If there are too many, the user's own lines are more useful than those of libraries.
-    kept = sorted(found, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
-    kept.sort(key=lambda item: order.get(_line(item[0]), len(order)))
+    most_useful = sorted(candidates, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
+    most_useful.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
     listed = [
         LineValues(operation.location, operation.op, operation.graph, value.forward, value.backward, value.executions)
-        for operation, value in kept
+        for operation, value in most_useful
         if operation.location is not None
     ]
-    return listed, len(found) - len(listed)
+    return listed, len(candidates) - len(listed)
 
 
 def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool:
@@ -270,17 +274,17 @@ def _first_nonfinite(
 ) -> Iterable[NonFinite]:
     """Yield the first operation with each non-finite kind in each direction, and whether eager code has one."""
     forward = [item for item in origins if item[1].direction == "forward"]
-    forward.sort(key=lambda item: order.get(_line(item[0]), len(order)))
-    alike: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
+    forward.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
+    by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}
     for item in [*forward, *(item for item in origins if item[1].direction == "backward")]:
-        alike.setdefault((item[1].direction, item[1].kind), []).append(item)
-    for key, ((operation, origin), *others) in alike.items():
+        by_kind.setdefault((item[1].direction, item[1].kind), []).append(item)
+    for key, ((operation, origin), *others) in by_kind.items():
         in_eager: Literal["same", "elsewhere", "none"] | None = None
         if eager is not None:
-            places = [_line(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
-            in_eager = "none" if not places else "same" if _line(operation) in places else "elsewhere"
-        count = origin.seen.nan if origin.kind == "nan" else origin.seen.inf
+            places = [_line_of(item[0]) for item in eager if (item[1].direction, item[1].kind) == key]
+            in_eager = "none" if not places else "same" if _line_of(operation) in places else "elsewhere"
+        count = origin.value_range.nan if origin.kind == "nan" else origin.value_range.inf
         yield NonFinite(
             origin.direction, origin.kind, operation.op, operation.graph, operation.location, count,
-            origin.seen.elements, origin.seen.dtype, origin.execution, len(others), in_eager,
+            origin.value_range.elements, origin.value_range.dtype, origin.execution, len(others), in_eager,
         )  # fmt: skip

@@ -19,7 +19,7 @@ class Presence(NamedTuple):
     inf: bool
 
 
-NOTHING = Presence(nan=False, inf=False)
+NO_NONFINITE = Presence(nan=False, inf=False)
 
 
 def presence_of(tensor: torch.Tensor) -> Presence:
@@ -27,9 +27,9 @@ def presence_of(tensor: torch.Tensor) -> Presence:
     with looking_at_tensors():
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
-            return NOTHING
+            return NO_NONFINITE
         if bool(torch.isfinite(numbers).all()):
-            return NOTHING
+            return NO_NONFINITE
         return Presence(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
 
 
@@ -43,19 +43,19 @@ def range_of(tensor: torch.Tensor) -> ValueRange:
         nan = inf = 0
         if numbers.is_floating_point() or numbers.is_complex():
             is_finite = torch.isfinite(numbers)
-            others = numbers.numel() - int(is_finite.sum())
-            if others:
+            nonfinite_count = numbers.numel() - int(is_finite.sum())
+            if nonfinite_count:
                 nan = int(torch.isnan(numbers).sum())
-                inf = others - nan
+                inf = nonfinite_count - nan
                 numbers = numbers[is_finite]
-        counted = ValueRange(shape, dtype, tensor.numel(), nan, inf)
+        range_without_bounds = ValueRange(shape, dtype, tensor.numel(), nan, inf)
         if numbers.is_complex() or not numbers.numel():
-            return counted
+            return range_without_bounds
         low, high, mean = _bounds_and_mean(numbers)
-        return replace(counted, low=low, high=high, mean=mean)
+        return replace(range_without_bounds, low=low, high=high, mean=mean)
 
 
-def merged(one: ValueRange, other: ValueRange) -> ValueRange:
+def merged_range(one: ValueRange, other: ValueRange) -> ValueRange:
     """Return the range of the values of two executions."""
     lows = [low for low in (one.low, other.low) if low is not None]
     highs = [high for high in (one.high, other.high) if high is not None]

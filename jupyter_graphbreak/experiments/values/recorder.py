@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from jupyter_graphbreak._torch_compat.tensor_values import changes_in_place
+from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
 from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
-from jupyter_graphbreak.experiments.values.ranges import NOTHING, Presence, merged, presence_of, range_of
+from jupyter_graphbreak.experiments.values.ranges import NO_NONFINITE, Presence, merged_range, presence_of, range_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, package_paths
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -47,7 +47,7 @@ class NonfiniteOrigin(NamedTuple):
     key: Any
     direction: Literal["forward", "backward"]
     kind: Literal["nan", "inf"]
-    seen: ValueRange
+    value_range: ValueRange
     execution: int
 
 
@@ -70,21 +70,21 @@ class ValueRecorder:
     _functions: set[Any] = field(default_factory=set)
     _presences: dict[int, tuple[weakref.ref[torch.Tensor], int, Presence]] = field(default_factory=dict)
 
-    def run(self, key: Hashable, given: Any, call: Callable[[], Any], *, makes: Presence = NOTHING) -> Any:
+    def run(self, key: Hashable, arguments: Any, call: Callable[[], Any], *, written: Presence = NO_NONFINITE) -> Any:
         """Run an operation, record it and return its result.
 
         Parameters
         ----------
         key : hashable
             Identifies the operation.
-        given : object
+        arguments : object
             Its arguments.
-        makes : Presence
+        written : Presence
             Values that the program itself writes there, such as ``-inf`` for a mask.
         """
-        inputs = list(_tensors(given))
+        inputs = list(_tensors(arguments))
         present = self._presence(inputs)
-        before = Presence(present.nan or makes.nan, present.inf or makes.inf)
+        before = Presence(present.nan or written.nan, present.inf or written.inf)
         for tensor in inputs:
             if tensor.grad_fn is not None:
                 self._functions.add(tensor.grad_fn)
@@ -95,12 +95,12 @@ class ValueRecorder:
         self._executions[key] += 1
         execution = self._executions[key]
         for number, tensor in enumerate(outputs):
-            seen = range_of(tensor)
-            self._keep_presence(tensor, Presence(seen.nan > 0, seen.inf > 0))
+            value_range = range_of(tensor)
+            self._keep_presence(tensor, Presence(value_range.nan > 0, value_range.inf > 0))
             if number == 0:
-                self._add_forward(key, seen, execution)
+                self._add_forward(key, value_range, execution)
             self._find_origins(
-                key, "forward", seen, Presence(before.nan or makes.nan, before.inf or makes.inf), execution
+                key, "forward", value_range, Presence(before.nan or written.nan, before.inf or written.inf), execution
             )
             if tensor.requires_grad and not tensor.is_leaf:
                 self._watch_backward(key, tensor, execution, is_first=number == 0)
@@ -111,31 +111,31 @@ class ValueRecorder:
         self._functions.clear()
         self._presences.clear()
 
-    def _add_forward(self, key: Hashable, seen: ValueRange, execution: int) -> None:
-        known = self.values.get(key)
-        if known is None:
-            self.values[key] = RecordedValue(seen, executions=execution)
+    def _add_forward(self, key: Hashable, value_range: ValueRange, execution: int) -> None:
+        recorded = self.values.get(key)
+        if recorded is None:
+            self.values[key] = RecordedValue(value_range, executions=execution)
         else:
-            known.forward, known.executions = merged(known.forward, seen), execution
+            recorded.forward, recorded.executions = merged_range(recorded.forward, value_range), execution
 
     def _add_backward(self, key: Hashable, gradient: torch.Tensor) -> None:
-        known, seen = self.values[key], range_of(gradient)
-        known.backward = seen if known.backward is None else merged(known.backward, seen)
+        recorded, value_range = self.values[key], range_of(gradient)
+        recorded.backward = value_range if recorded.backward is None else merged_range(recorded.backward, value_range)
 
     def _find_origins(
         self,
         key: Hashable,
         direction: Literal["forward", "backward"],
-        seen: ValueRange,
+        value_range: ValueRange,
         before: Presence,
         execution: int,
     ) -> None:
         # A division of Inf by Inf makes NaN: only a new kind counts.
-        if seen.nan and not before.nan:
-            origin = NonfiniteOrigin(key, direction, "nan", seen, execution)
+        if value_range.nan and not before.nan:
+            origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
-        if seen.inf and not (before.inf or before.nan):
-            origin = NonfiniteOrigin(key, direction, "inf", seen, execution)
+        if value_range.inf and not (before.inf or before.nan):
+            origin = NonfiniteOrigin(key, direction, "inf", value_range, execution)
             self.origins.setdefault((key, direction, "inf"), origin)
 
     def _watch_backward(self, key: Hashable, tensor: torch.Tensor, execution: int, *, is_first: bool) -> None:
@@ -143,9 +143,11 @@ class ValueRecorder:
         if is_first:
             tensor.register_hook(lambda gradient: self._add_backward(key, gradient))
 
-        def record_gradients(computed: tuple[torch.Tensor | None, ...], given: tuple[torch.Tensor | None, ...]) -> None:
-            before = self._presence(gradient for gradient in given if gradient is not None)
-            for gradient in computed:
+        def record_gradients(
+            input_gradients: tuple[torch.Tensor | None, ...], output_gradients: tuple[torch.Tensor | None, ...]
+        ) -> None:
+            before = self._presence(gradient for gradient in output_gradients if gradient is not None)
+            for gradient in input_gradients:
                 if gradient is not None:
                     self._find_origins(key, "backward", range_of(gradient), before, execution)
 
@@ -168,18 +170,18 @@ class ValueRecorder:
         """Return whether any tensor has NaN, and whether any has infinite elements."""
         nan = inf = False
         for tensor in tensors:
-            known = self._presences.get(id(tensor))
-            version = changes_in_place(tensor)
-            if known is not None and known[0]() is tensor and known[1] == version:
-                found = known[2]
+            cached = self._presences.get(id(tensor))
+            version = in_place_change_count(tensor)
+            if cached is not None and cached[0]() is tensor and cached[1] == version:
+                presence = cached[2]
             else:
-                found = presence_of(tensor)
-                self._keep_presence(tensor, found)
-            nan, inf = nan or found.nan, inf or found.inf
+                presence = presence_of(tensor)
+                self._keep_presence(tensor, presence)
+            nan, inf = nan or presence.nan, inf or presence.inf
         return Presence(nan, inf)
 
     def _keep_presence(self, tensor: torch.Tensor, presence: Presence) -> None:
-        version = changes_in_place(tensor)
+        version = in_place_change_count(tensor)
         if version is not None:
             self._presences[id(tensor)] = weakref.ref(tensor), version, presence
 
@@ -231,18 +233,18 @@ class GraphsOneByOne:
         """Compile a graph."""
         frame, recorder = compile_id(), self._recorder
         captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        self.operations += sum(node.op in _CALLS for node in captured.graph.nodes)
+        self.operations += sum(node.op in _CALL_OPS for node in captured.graph.nodes)
 
         def run(*args: Any) -> Any:
-            return _Recorded(captured, recorder, frame).run(*args)
+            return _RecordingInterpreter(captured, recorder, frame).run(*args)
 
         return run
 
 
-_CALLS = frozenset({"call_function", "call_method", "call_module"})
+_CALL_OPS = frozenset({"call_function", "call_method", "call_module"})
 
 
-class _Recorded(torch.fx.Interpreter):
+class _RecordingInterpreter(torch.fx.Interpreter):
     """Runs a graph operation by operation, and records each one."""
 
     def __init__(self, module: torch.fx.GraphModule, recorder: ValueRecorder, frame: str) -> None:
@@ -252,15 +254,15 @@ class _Recorded(torch.fx.Interpreter):
 
     def run_node(self, n: torch.fx.Node) -> Any:
         """Run an operation."""
-        if n.op not in _CALLS:
+        if n.op not in _CALL_OPS:
             return super().run_node(n)
         require_time()
-        given = [self.env[node] for node in n.all_input_nodes]
+        arguments = [self.env[node] for node in n.all_input_nodes]
         return self._recorder.run(
             NodeKey(self._frame, n.name),
-            given,
-            lambda: super(_Recorded, self).run_node(n),
-            makes=_written_presence((n.args, n.kwargs)),
+            arguments,
+            lambda: super(_RecordingInterpreter, self).run_node(n),
+            written=_written_presence((n.args, n.kwargs)),
         )
 
 
@@ -280,7 +282,7 @@ class EagerValues(TorchFunctionMode):
             return func(*args, **kwargs)
         key = PlaceKey(place, getattr(func, "__name__", str(func)))
         return self._recorder.run(
-            key, [args, kwargs], lambda: func(*args, **kwargs), makes=_written_presence((args, kwargs))
+            key, [args, kwargs], lambda: func(*args, **kwargs), written=_written_presence((args, kwargs))
         )
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
@@ -304,8 +306,8 @@ def _written_presence(arguments: Any) -> Presence:
         case float():
             return Presence(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
-            found = [_written_presence(item) for item in arguments]
-            return Presence(any(part.nan for part in found), any(part.inf for part in found))
+            presences = [_written_presence(item) for item in arguments]
+            return Presence(any(part.nan for part in presences), any(part.inf for part in presences))
         case dict():
             return _written_presence(list(arguments.values()))
-    return NOTHING
+    return NO_NONFINITE

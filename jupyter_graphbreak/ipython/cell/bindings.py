@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+def top_level_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield the nodes of the top level of a cell, without those inside its functions and classes.
 
     The decorators, defaults and base classes of a definition belong to the top level. The nodes
@@ -26,14 +26,14 @@ def own_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = pending.pop()
         yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            pending += [*getattr(node, "decorator_list", []), *_evaluated(node.args)]
+            pending += [*getattr(node, "decorator_list", []), *_default_values(node.args)]
         elif isinstance(node, ast.ClassDef):
             pending += [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
         else:
             pending += ast.iter_child_nodes(node)
 
 
-def _evaluated(arguments: ast.arguments) -> list[ast.expr]:
+def _default_values(arguments: ast.arguments) -> list[ast.expr]:
     return [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]
 
 
@@ -41,7 +41,7 @@ def bound_names(body: Iterable[ast.stmt]) -> set[str]:
     """Return the names that statements bind or delete in their own scope."""
     names: set[str] = set()
     in_comprehensions = _comprehension_targets(body)
-    for node in own_nodes(body):
+    for node in top_level_nodes(body):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if node not in in_comprehensions:
                 names.add(name)
@@ -61,7 +61,7 @@ def bound_names(body: Iterable[ast.stmt]) -> set[str]:
 def _comprehension_targets(body: Iterable[ast.stmt]) -> set[ast.AST]:
     """Return the targets of comprehensions, which are local to them, unlike the target of ``:=`` inside one."""
     targets: set[ast.AST] = set()
-    for node in own_nodes(body):
+    for node in top_level_nodes(body):
         if isinstance(node, _COMPREHENSIONS):
             for generator in node.generators:
                 targets.update(ast.walk(generator.target))

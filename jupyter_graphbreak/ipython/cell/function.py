@@ -15,43 +15,43 @@ if TYPE_CHECKING:
 
 #: The function that contains a cell's code.
 CELL_FUNCTION = "_graphbreak_cell"
-_PREFIX = f"{CELL_FUNCTION}.<locals>."
+_QUALNAME_PREFIX = f"{CELL_FUNCTION}.<locals>."
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def leading_statements(body: list[ast.stmt]) -> int:
+def count_leading_statements(body: list[ast.stmt]) -> int:
     """Return the number of statements that must stay first: a docstring and imports from ``__future__``."""
     count = 0
     if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         count = int(isinstance(body[0].value.value, str))
-    while count < len(body) and _is_future(body[count]):
+    while count < len(body) and _is_future_import(body[count]):
         count += 1
     return count
 
 
-def _is_future(node: ast.stmt) -> bool:
+def _is_future_import(node: ast.stmt) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
-def split(body: list[ast.stmt], code_magic: Callable[[str], bool]) -> tuple[list[ast.stmt], list[ast.stmt]]:
+def split_cell(body: list[ast.stmt], magic_runs_code: Callable[[str], bool]) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """Separate the imports, definitions and magics at the top, which run unchanged, from the code to compile.
 
     Parameters
     ----------
-    code_magic : callable
+    magic_runs_code : callable
         Returns whether a line magic runs code.
     """
-    first = leading_statements(body)
-    leading = (isinstance(node, _DEFINITIONS) or _is_command(node, code_magic) for node in body[first:])
-    count = next((index for index, leads in enumerate(leading, start=first) if not leads), len(body))
+    first = count_leading_statements(body)
+    are_leading = (isinstance(node, _DEFINITIONS) or _is_command(node, magic_runs_code) for node in body[first:])
+    count = next((index for index, is_leading in enumerate(are_leading, start=first) if not is_leading), len(body))
     return body[:count], body[count:]
 
 
-def _is_command(node: ast.stmt, code_magic: Callable[[str], bool]) -> bool:
+def _is_command(node: ast.stmt, magic_runs_code: Callable[[str], bool]) -> bool:
     """Return whether a statement is a line magic or a shell command, in which there is nothing to compile."""
     match node:
         case ast.Expr(ast.Call(ast.Attribute(ast.Call(ast.Name("get_ipython")), "run_line_magic"), [name, *_])):
-            return not (isinstance(name, ast.Constant) and code_magic(str(name.value)))
+            return not (isinstance(name, ast.Constant) and magic_runs_code(str(name.value)))
         case ast.Expr(ast.Call(ast.Attribute(ast.Call(ast.Name("get_ipython")), "system" | "getoutput"))):
             return True
     return False
@@ -89,11 +89,11 @@ def as_function(
         Creates a call of one of our functions.
     """
     names = sorted(bound_names(body))
-    repeats = can_repeat(body)
+    is_repeatable = can_repeat(body)
     last = body[-1]
-    plain = list(body)
+    unchanged_body = list(body)
     if isinstance(last, ast.Expr):  # the cell's value, which IPython displays
-        plain[-1] = call("values.append", [last.value], last)
+        unchanged_body[-1] = call("values.append", [last.value], last)
         body = [*body[:-1], ast.copy_location(ast.Return(last.value), last)]
     if names:
         body = [ast.copy_location(ast.Global(names), place), *body]
@@ -102,17 +102,22 @@ def as_function(
     if "type_params" in ast.FunctionDef._fields:  # Python 3.12
         setattr(function, "type_params", [])  # noqa: B010 - the types of Python 3.11 lack it
     # The error is shown without the compiler's frames, like the error of any cell.
-    raised: list[ast.stmt] = [call("trim_traceback", [], place), ast.copy_location(ast.Raise(), place)]
-    kept = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
-    caller = call("cell_caller", [ast.Constant(CELL_FUNCTION), *([kept] if repeats else [])], place).value
-    run = call("values.append", [ast.copy_location(ast.Call(caller, [], []), place)], place)
-    caught = ast.Name("BaseException", ast.Load())
-    if repeats:
+    on_error: list[ast.stmt] = [call("trim_traceback", [], place), ast.copy_location(ast.Raise(), place)]
+    name_constants = ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+    caller = call(
+        "cell_caller", [ast.Constant(CELL_FUNCTION), *([name_constants] if is_repeatable else [])], place
+    ).value
+    run_statement = call("values.append", [ast.copy_location(ast.Call(caller, [], []), place)], place)
+    base_exception = ast.Name("BaseException", ast.Load())
+    if is_repeatable:
         is_ended = ast.UnaryOp(ast.Not(), call("begin_repeat", [], place).value)
-        raised = [ast.If(is_ended, raised, [])]
-    statements: list[ast.stmt] = [function, ast.Try([run], [ast.ExceptHandler(caught, None, raised)], [], [])]
-    if repeats:
-        statements.append(ast.If(call("is_repeating", [], place).value, plain, []))
+        on_error = [ast.If(is_ended, on_error, [])]
+    statements: list[ast.stmt] = [
+        function,
+        ast.Try([run_statement], [ast.ExceptHandler(base_exception, None, on_error)], [], []),
+    ]
+    if is_repeatable:
+        statements.append(ast.If(call("is_repeating", [], place).value, unchanged_body, []))
     return [ast.copy_location(statement, place) for statement in (*statements, call("values.pop", [], place))]
 
 
@@ -142,7 +147,7 @@ def as_module_code(code: types.CodeType) -> types.CodeType:
     )
     if code.co_name == CELL_FUNCTION:
         return code.replace(co_name="<module>", co_qualname="<module>", co_consts=constants)
-    name = code.co_qualname.removeprefix(_PREFIX)
+    name = code.co_qualname.removeprefix(_QUALNAME_PREFIX)
     is_nested = ".<locals>." in name
     flags = code.co_flags if is_nested else code.co_flags & ~inspect.CO_NESTED
     return code.replace(co_qualname=name, co_consts=constants, co_flags=flags)

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.analysis.saving import REPAIR
 from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ _COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
 _MAX_KEYS = 1000
 
 
-def names_read(tree: ast.AST) -> set[str]:
+def mentioned_names(tree: ast.AST) -> set[str]:
     """Return the names that code mentions, at any depth."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
@@ -41,12 +40,14 @@ def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
                 return True
         elif isinstance(node, ast.Attribute) and node.attr in {"compile", "optimize"}:
             base = node.value.id if isinstance(node.value, ast.Name) else None
-            known = namespace.get(base) if base is not None else None
-            home = modules.get(base or "") or (getattr(known, "__name__", None) if hasattr(known, "__spec__") else None)
+            value = namespace.get(base) if base is not None else None
+            module = modules.get(base or "") or (
+                getattr(value, "__name__", None) if hasattr(value, "__spec__") else None
+            )
             if node.attr == "optimize":
                 if ast.unparse(node).endswith("_dynamo.optimize"):
                     return True
-            elif not isinstance(home, str) or home.partition(".")[0] == "torch":
+            elif not isinstance(module, str) or module.partition(".")[0] == "torch":
                 return True
     return False
 
@@ -66,7 +67,7 @@ def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tup
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _is_saving_function(node.func):
             for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                yield from _saved(argument, namespace)
+                yield from _notes_on_argument(argument, namespace)
 
 
 def _is_saving_function(function: ast.expr) -> bool:
@@ -74,33 +75,33 @@ def _is_saving_function(function: ast.expr) -> bool:
     return name == "dump" or "save" in name
 
 
-def _saved(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _notes_on_argument(argument: ast.expr, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield notes on names of parameters that are saved with the prefix."""
     for node in ast.walk(argument):
         match node:
-            case ast.Call(func=ast.Attribute(value=owner, attr="state_dict")) if wrapped := _wrapped(owner, namespace):
+            case ast.Call(ast.Attribute(owner, "state_dict")) if part := _wrapped_part(owner, namespace):
                 way_out = f"save `{ast.unparse(owner)}._orig_mod.state_dict()`, or {_COMPILE_IN_PLACE}"
-                if wrapped == "parts":
+                if part == "parts":
                     way_out = "compile each part in place with `part.compile()`"
             case ast.Name(id=name) if _has_prefix(namespace.get(name)):
                 way_out = f"take the state of the model that was compiled, or {_COMPILE_IN_PLACE}"
             case _:
                 continue
-        saved = ast.unparse(node)
+        saved_code = ast.unparse(node)
         note = (
-            f"Line {node.lineno} saves `{saved}`, in which names of parameters contain `{ORIG_MOD}`, so that the model "
-            f"itself cannot load them: {way_out}. {REPAIR}"
+            f"Line {node.lineno} saves `{saved_code}`, in which names of parameters contain `{ORIG_MOD}`, so that the "
+            f"model itself cannot load them: {way_out}. {REPAIR_ADVICE}"
         )
-        yield saved, note
+        yield saved_code, note
 
 
-def _value(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
+def _value_of(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
     """Return the value of a name or of an attribute that is stored in an object; otherwise ``None``."""
     match expression:
         case ast.Name(id=name):
             return namespace.get(name)
         case ast.Attribute(value=owner, attr=name):
-            fields = getattr(_value(owner, namespace), "__dict__", None)
+            fields = getattr(_value_of(owner, namespace), "__dict__", None)
             if not isinstance(fields, dict):
                 return None
             modules = fields.get("_modules")
@@ -108,9 +109,9 @@ def _value(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
     return None
 
 
-def _wrapped(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
+def _wrapped_part(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
     """Return whether a module is wrapped as a whole, or parts of it are."""
-    pending = [_value(owner, namespace)]
+    pending = [_value_of(owner, namespace)]
     seen: set[int] = set()
     while pending:
         value = pending.pop()

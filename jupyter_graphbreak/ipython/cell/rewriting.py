@@ -20,10 +20,15 @@ from IPython.core.inputtransformer2 import cell_magic
 
 from jupyter_graphbreak import faults
 from jupyter_graphbreak.compiling.routes import route_calls
-from jupyter_graphbreak.ipython.cell.bindings import own_nodes
-from jupyter_graphbreak.ipython.cell.function import as_function, can_compile_without_warning, leading_statements, split
+from jupyter_graphbreak.ipython.cell.bindings import top_level_nodes
+from jupyter_graphbreak.ipython.cell.function import (
+    as_function,
+    can_compile_without_warning,
+    count_leading_statements,
+    split_cell,
+)
 from jupyter_graphbreak.ipython.cell.requests import ExplainRequest
-from jupyter_graphbreak.ipython.cell.top_level import computes_alone
+from jupyter_graphbreak.ipython.cell.top_level import only_computes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,7 +85,7 @@ def is_magic_line(line: str) -> bool:
     return _MAGIC_LINE.match(line) is not None
 
 
-class BeginObservation:
+class CellRewriter:
     """Replaces the magic's string with the call that begins the observation; an AST transformer of IPython.
 
     In a cell that compiles nothing itself, calls are routed so that the called functions are compiled; a cell that
@@ -91,7 +96,7 @@ class BeginObservation:
     ----------
     uses_compile : callable
         Returns whether a cell compiles something itself.
-    code_magic : callable
+    magic_runs_code : callable
         Returns whether a line magic runs code.
     pop_request : callable
         Returns the front end's request for the cell that is about to run, once.
@@ -104,48 +109,46 @@ class BeginObservation:
     def __init__(
         self,
         uses_compile: Callable[[ast.Module], bool],
-        code_magic: Callable[[str], bool] = lambda _: False,
+        magic_runs_code: Callable[[str], bool] = lambda _: False,
         pop_request: Callable[[], ExplainRequest | None] = lambda: None,
         namespace: Mapping[str, Any] = MappingProxyType({}),
         on_visit: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_visit = on_visit
         self._uses_compile = uses_compile
-        self._code_magic = code_magic
+        self._magic_runs_code = magic_runs_code
         self._pop_request = pop_request
         self._namespace = namespace
         #: Rewrites a cell that starts with the string or has a request, and returns other cells unchanged.
         self.visit: Callable[[ast.AST], ast.AST] = faults.with_fallback(
-            "reading the cell", self._visited, without_marker
+            "reading the cell", self._rewrite_safely, without_magic_string
         )
 
-    def _visited(self, node: ast.AST) -> ast.AST:
+    def _rewrite_safely(self, node: ast.AST) -> ast.AST:
         # A cell magic, such as %%time, may give the rest of the cell, with our magic in it, to the transformers.
-        if not isinstance(node, ast.Module) or not _cell_magic(node.body)[0]:
+        if not isinstance(node, ast.Module) or not _find_cell_magic(node.body)[0]:
             self._on_visit()
-        return located(self._with_observation(node)) if isinstance(node, ast.Module) else node
+        return fill_in_places(self._rewrite_if_requested(node)) if isinstance(node, ast.Module) else node
 
-    def _with_observation(self, node: ast.Module) -> ast.Module:
+    def _rewrite_if_requested(self, node: ast.Module) -> ast.Module:
         request = self._pop_request()
         options = magic_options(node)
         if options is not None:
             # The request adds options; the magic's own options are read last and take precedence.
-            both = f"{request.explain} {options}".strip() if request is not None else options
+            all_options = f"{request.explain} {options}".strip() if request is not None else options
             edited = request.edited if request is not None else ()
-            return self._rewritten(node, node.body[0], node.body[1:], ExplainRequest(both, edited=edited))
+            return self._rewrite(node, node.body[0], node.body[1:], ExplainRequest(all_options, edited=edited))
         if request is not None:
             start = node.body[0] if node.body else ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
-            return self._rewritten(node, start, node.body, request)
+            return self._rewrite(node, start, node.body, request)
         return node
 
-    def _rewritten(
-        self, node: ast.Module, place: ast.stmt, body: list[ast.stmt], request: ExplainRequest
-    ) -> ast.Module:
+    def _rewrite(self, node: ast.Module, place: ast.stmt, body: list[ast.stmt], request: ExplainRequest) -> ast.Module:
         plan: Plan = "calls"
-        lead: list[ast.stmt] = []
-        reason, rest = "", body
+        before_observation: list[ast.stmt] = []
+        reason, observed_statements = "", body
         with faults.suppress_faults("planning how to run the cell"):
-            plan, reason, lead, rest = self._planned(body, place)
+            plan, reason, before_observation, observed_statements = self._make_plan(body, place)
         if plan == "nothing" and request.only_torch:
             return node
         values = (request.explain, plan, reason, request.only_torch)
@@ -156,28 +159,28 @@ class BeginObservation:
             ]
             arguments.append(ast.Tuple(pairs, ast.Load()))
         begin = internal_call("begin", arguments, place)
-        return ast.Module([*lead, begin, *rest], node.type_ignores)
+        return ast.Module([*before_observation, begin, *observed_statements], node.type_ignores)
 
-    def _planned(self, body: list[ast.stmt], place: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
+    def _make_plan(self, body: list[ast.stmt], place: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
         """Return the plan for a cell, its reason, the statements before the observation, and the observed ones."""
-        first = leading_statements(body)
-        magic, text = _cell_magic(body)
+        first = count_leading_statements(body)
+        magic, text = _find_cell_magic(body)
         if self._uses_compile(ast.Module(body, [])) or ".compile(" in text:
             return "unchanged", magic, body[:first], body[first:]
         if magic:
             return "calls", magic, body[:first], body[first:]
-        lead, rest = split(body, self._code_magic)
-        if not rest:
+        leading, remaining = split_cell(body, self._magic_runs_code)
+        if not remaining:
             return "nothing", "", body[:first], body[first:]
-        if computes_alone(lead, rest, self._namespace):
-            statements = as_function(rest, place, internal_call)
-            if can_compile_without_warning([*rest, statements[0]]):
-                return "function", "", body[:first], [*lead[first:], *statements]
+        if only_computes(leading, remaining, self._namespace):
+            statements = as_function(remaining, place, internal_call)
+            if can_compile_without_warning([*remaining, statements[0]]):
+                return "function", "", body[:first], [*leading[first:], *statements]
         route_calls(body[first:])
         return "calls", "", body[:first], body[first:]
 
 
-def without_marker(node: ast.AST) -> ast.AST:
+def without_magic_string(node: ast.AST) -> ast.AST:
     """Return a cell without the magic's string, which would become a docstring if reading the cell fails."""
     match node:
         case ast.Module([ast.Expr(ast.Constant(str(text))) as first, *rest]) if text.startswith(MAGIC):
@@ -185,15 +188,15 @@ def without_marker(node: ast.AST) -> ast.AST:
     return node
 
 
-def located(node: ast.Module) -> ast.Module:
+def fill_in_places(node: ast.Module) -> ast.Module:
     """Give nodes without a place in the source the place of the enclosing node, at any depth."""
     pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
     while pending:
-        child, around = pending.pop()
-        if around is not None and isinstance(child, _NODES_WITH_PLACE) and not hasattr(child, "lineno"):
-            ast.copy_location(child, around)
-        placed = child if hasattr(child, "lineno") else around
-        pending += [(inner, placed) for inner in ast.iter_child_nodes(child)]
+        child, enclosing = pending.pop()
+        if enclosing is not None and isinstance(child, _NODES_WITH_PLACE) and not hasattr(child, "lineno"):
+            ast.copy_location(child, enclosing)
+        node_with_place = child if hasattr(child, "lineno") else enclosing
+        pending += [(grandchild, node_with_place) for grandchild in ast.iter_child_nodes(child)]
     return node
 
 
@@ -205,9 +208,9 @@ def magic_options(node: ast.Module) -> str | None:
     return None
 
 
-def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
+def _find_cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
     """Return the cell magic that runs the rest of the cell, and that rest; empty if there is none."""
-    for node in own_nodes(body):
+    for node in top_level_nodes(body):
         match node:
             case ast.Call(ast.Attribute(_, "run_cell_magic"), [ast.Constant(str(name)), *_, ast.Constant(str(text))]):
                 return f"%%{name}", text
@@ -216,10 +219,10 @@ def _cell_magic(body: list[ast.stmt]) -> tuple[str, str]:
 
 def internal_call(name: str, arguments: list[ast.expr], place: ast.stmt) -> ast.Expr:
     """Create a call of a function in the magic's module that needs no name in the user's namespace."""
-    home: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_CALLED_MODULE)], [])
+    function: ast.expr = ast.Call(ast.Name("__import__", ast.Load()), [ast.Constant(_CALLED_MODULE)], [])
     for part in [*_CALLED_MODULE.split(".")[1:], *name.split(".")]:
-        home = ast.Attribute(home, part, ast.Load())
-    call = ast.Expr(ast.Call(home, arguments, []))
+        function = ast.Attribute(function, part, ast.Load())
+    call = ast.Expr(ast.Call(function, arguments, []))
     for node in ast.walk(call):
         ast.copy_location(node, place)
     return call

@@ -14,10 +14,10 @@ from jupyter_graphbreak.ipython.cell.function import (
     as_function,
     as_module_code,
     can_compile_without_warning,
-    split,
+    split_cell,
 )
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
-from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, internal_call, is_magic_line, magic_options
+from jupyter_graphbreak.ipython.cell.rewriting import CellRewriter, internal_call, is_magic_line, magic_options
 from jupyter_graphbreak.records.source_texts import CellText, FindCell
 
 if TYPE_CHECKING:
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-_MAGIC = "compile_explain"  # the name of the magic, for a cell and for a line
+_MAGIC_NAME = "compile_explain"  # the name of the magic, for a cell and for a line
 #: The beginning of the file names that ``%%time`` gives to the code of any cell.
-_TIMED = "<timed "
+_TIMED_PREFIX = "<timed "
 
 
 class CellTexts:
@@ -55,70 +55,70 @@ class CellTexts:
         """The file name of the running cell, if it was noted."""
         return self._current[0] if self._current is not None else None
 
-    def enter(self, filename: str) -> None:
+    def note_running_cell(self, filename: str) -> None:
         """Note the running cell; its text may be missing in the history, which can be disabled."""
-        text = self._running_text(filename)
-        self._current = (filename, text, self._running_number(filename, text))
+        text = self._text_of_running_cell(filename)
+        self._current = (filename, text, self._number_of_running_cell(filename, text))
 
-    def enter_caller(self) -> None:
+    def note_calling_cell(self) -> None:
         """Note the running cell, if any, whose code has called the line magic."""
         frame = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
-        while frame.f_back is not None and self._number(frame.f_code.co_filename) is None:
+        while frame.f_back is not None and self._number_of(frame.f_code.co_filename) is None:
             frame = frame.f_back
         self._current = None
-        if self._number(frame.f_code.co_filename) is not None:
-            self.enter(frame.f_code.co_filename)
+        if self._number_of(frame.f_code.co_filename) is not None:
+            self.note_running_cell(frame.f_code.co_filename)
 
     def find(self, filename: str) -> CellText | None:
         """Return the cell with a file name, ``None`` for a file."""
-        is_timed = filename.startswith(_TIMED)
+        is_timed = filename.startswith(_TIMED_PREFIX)
         if self._current is not None and (is_timed or filename == self._current[0]):
             _, text, number = self._current
             if is_timed:
                 return CellText(f"Cell In[{number}]", text.rstrip("\n"), *_stripped_by_magic(text), shared=True)
         else:
-            cell_number = self._number(filename)
+            cell_number = self._number_of(filename)
             if cell_number is None:
                 return None
             number = cell_number
             history = self._shell.history_manager
             raw = history.input_hist_raw if history is not None else []
             text = raw[number] if 0 < number < len(raw) else ""
-            inner = "".join(linecache.getlines(filename)).rstrip()
-            if self._current is not None and inner and inner in self._current[1]:
+            inner_text = "".join(linecache.getlines(filename)).rstrip()
+            if self._current is not None and inner_text and inner_text in self._current[1]:
                 # A cell that a magic in this cell runs, such as %%capture; its line numbers start below that magic.
                 _, text, number = self._current
-                above = text.count("\n", 0, text.rindex(inner))
-                return CellText(f"Cell In[{number}]", text.rstrip("\n"), above, 0)
-        offset, indent = _stripped_front(text)
+                line_offset = text.count("\n", 0, text.rindex(inner_text))
+                return CellText(f"Cell In[{number}]", text.rstrip("\n"), line_offset, 0)
+        offset, indent = _stripped_by_ipython(text)
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
-    def _number(self, filename: str) -> int | None:
-        known: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
-        return known.get(filename)
+    def _number_of(self, filename: str) -> int | None:
+        numbers: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
+        return numbers.get(filename)
 
-    def _running_number(self, filename: str, text: str) -> int:
+    def _number_of_running_cell(self, filename: str, text: str) -> int:
         """Return the number of the running cell; IPython increments it before a magic such as %%time runs its cell."""
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
         if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():
             return len(raw) - 1
-        return self._number(filename) or self._shell.execution_count
+        return self._number_of(filename) or self._shell.execution_count
 
-    def _running_text(self, filename: str) -> str:
+    def _text_of_running_cell(self, filename: str) -> str:
         """Return the text of the running cell in the editor, from the message that the kernel is handling."""
         request = self.request()
         code = (request or {}).get("content", {}).get("code")
-        if isinstance(code, str) and (_MAGIC in code or read_explain_request(request) is not None):
+        if isinstance(code, str) and (_MAGIC_NAME in code or read_explain_request(request) is not None):
             return code
         history = self._shell.history_manager
         raw = history.input_hist_raw if history is not None else []
-        if raw and _MAGIC in raw[-1]:
+        if raw and _MAGIC_NAME in raw[-1]:
             return str(raw[-1])
         return "".join(linecache.getlines(filename))
 
 
-def _stripped_front(text: str) -> tuple[int, int]:
+def _stripped_by_ipython(text: str) -> tuple[int, int]:
     """Return the number of lines and columns that IPython removes from the front of a cell before it runs it."""
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
@@ -132,18 +132,18 @@ def _stripped_front(text: str) -> tuple[int, int]:
 
 
 def _stripped_by_magic(text: str) -> tuple[int, int]:
-    """Return the number of lines and columns above the code that a different cell magic runs, such as ``%%time``.
+    """Return the lines above and the columns left of the code that a different cell magic, such as ``%%time``, runs.
 
     Our own magic may be above that magic, or be the first line of that code.
     """
     lines = text.split("\n")
     first = next((index for index, line in enumerate(lines) if line.strip() and not line.startswith("%%")), 0)
     magics = [index for index, line in enumerate(lines[:first]) if line.startswith("%%")]
-    others = [index for index in magics if not is_magic_line(lines[index])]
-    above = others[-1] + 1 if others else 0
-    if not any(is_magic_line(lines[index]) for index in magics if index >= above):  # IPython removes blank lines
-        above = first
-    return above, _first_indent(lines[first:])
+    other_magics = [index for index in magics if not is_magic_line(lines[index])]
+    line_count = other_magics[-1] + 1 if other_magics else 0
+    if not any(is_magic_line(lines[index]) for index in magics if index >= line_count):  # IPython removes blank lines
+        line_count = first
+    return line_count, _first_indent(lines[first:])
 
 
 def _first_indent(lines: list[str]) -> int:
@@ -167,15 +167,15 @@ def compile_cell(text: str, filename: str, shell: InteractiveShell) -> list[Code
     """
     tree = ast.parse(shell.transform_cell(text))
     for transformer in shell.ast_transformers:
-        if not isinstance(transformer, BeginObservation):
+        if not isinstance(transformer, CellRewriter):
             tree = transformer.visit(tree)
     body = tree.body[1:] if magic_options(tree) is not None else tree.body
-    codes = [_compiled(ast.Module(body, []), filename)]
-    _, rest = split(body, lambda _: False)
-    if rest:
-        statements = as_function(rest, tree.body[0], internal_call)
+    codes = [_compile_tree(ast.Module(body, []), filename)]
+    _, to_compile = split_cell(body, lambda _: False)
+    if to_compile:
+        statements = as_function(to_compile, tree.body[0], internal_call)
         if can_compile_without_warning(statements[:1]):
-            codes += _functions(_compiled(ast.Module(statements[:1], []), filename))
+            codes += _cell_function_codes(_compile_tree(ast.Module(statements[:1], []), filename))
     return codes
 
 
@@ -186,20 +186,21 @@ def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str]
     def compile_text(text: str, filename: str) -> list[CodeType]:
         cell = find(filename)
         if cell is not None:
-            run = text.split("\n", cell.line_offset)[-1]  # without the lines that did not run as code of this file
-            return compile_cell(run, filename, shell)
+            # Without the lines that did not run as code of this file.
+            text_that_ran = text.split("\n", cell.line_offset)[-1]
+            return compile_cell(text_that_ran, filename, shell)
         return [compile(text, filename, "exec", dont_inherit=True)]
 
     return compile_text
 
 
-def _compiled(tree: ast.Module, filename: str) -> CodeType:
+def _compile_tree(tree: ast.Module, filename: str) -> CodeType:
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code: CodeType = compile(ast.fix_missing_locations(tree), filename, "exec", flags=flags, dont_inherit=True)
     return code
 
 
-def _functions(module: CodeType) -> list[CodeType]:
+def _cell_function_codes(module: CodeType) -> list[CodeType]:
     """Return the code of the function that contains the cell's code, in the form in which it runs."""
     codes = [constant for constant in module.co_consts if isinstance(constant, types.CodeType)]
     return [as_module_code(code) for code in codes if code.co_name == CELL_FUNCTION]

@@ -13,20 +13,21 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.ipython.cell.bindings import bound_names, own_nodes
+from jupyter_graphbreak.ipython.cell.bindings import bound_names, top_level_nodes
 from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While, ast.With, ast.Pass, ast.Break,
-               ast.Continue)  # fmt: skip
-_EXPRESSIONS = (
+_ALLOWED_STATEMENTS = (
+    ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.While, ast.With, ast.Pass, ast.Break, ast.Continue,
+)  # fmt: skip
+_ALLOWED_EXPRESSIONS = (
     ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Attribute, ast.Subscript, ast.Slice,
     ast.Name, ast.Constant, ast.Tuple, ast.List, ast.JoinedStr, ast.FormattedValue,
 )  # fmt: skip
-_PARTS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.keyword, ast.withitem)
-_BUILTINS = frozenset(
+_PARTS_OF_NODES = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context, ast.keyword, ast.withitem)
+_ALLOWED_BUILTINS = frozenset(
     {"print", "len", "range", "float", "int", "bool", "abs", "min", "max", "sum", "zip", "enumerate", "round"}
 )
 #: Names in PyTorch and methods of tensors that train, change process-wide settings, write files, or return something
@@ -42,30 +43,32 @@ _NOT_OPERATIONS = frozenset(
 )
 
 
-def computes_alone(lead: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
+def only_computes(leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> bool:
     """Return whether statements compute with tensors and call nothing that could be compiled instead.
 
     Parameters
     ----------
-    lead : list of ast.stmt
+    leading : list of ast.stmt
         The imports and definitions above them.
     namespace : mapping
         The notebook's names, before the cell runs.
     """
-    imports_torch = any("torch" in ast.unparse(node) for node in lead if isinstance(node, ast.Import | ast.ImportFrom))
+    imports_torch = any(
+        "torch" in ast.unparse(node) for node in leading if isinstance(node, ast.Import | ast.ImportFrom)
+    )
     if "torch" not in sys.modules and not imports_torch:
         return False
-    names = _Names(lead, body, namespace)
+    names = _NameResolver(leading, body, namespace)
     nodes = [node for statement in body for node in ast.walk(statement)]
     return all(names.allows(node) for node in nodes) and any(names.is_of_torch(node) for node in nodes)
 
 
-def lines_that_compute(body: list[ast.stmt], namespace: Mapping[str, Any]) -> list[int]:
+def lines_with_tensor_operations(body: list[ast.stmt], namespace: Mapping[str, Any]) -> list[int]:
     """Return the lines at the top level of a cell, after it has run, that have operations on tensors."""
     import torch
 
     lines = set()
-    for node in own_nodes(body):
+    for node in top_level_nodes(body):
         match node:
             case ast.BinOp(left, _, right):
                 operands = [left, right]
@@ -79,12 +82,12 @@ def lines_that_compute(body: list[ast.stmt], namespace: Mapping[str, Any]) -> li
     return sorted(lines)
 
 
-class _Names:
+class _NameResolver:
     """The objects that the names of a cell refer to, as far as they are known before the cell runs."""
 
-    def __init__(self, lead: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
-        imported = _imported(lead)
-        self._known = {**{name: namespace[name] for name in namespace if name not in bound_names(lead)}, **imported}
+    def __init__(self, leading: list[ast.stmt], body: list[ast.stmt], namespace: Mapping[str, Any]) -> None:
+        imported = _imported_objects(leading)
+        self._known = {**{name: namespace[name] for name in namespace if name not in bound_names(leading)}, **imported}
         self._bound = bound_names(body)
 
     def allows(self, node: ast.AST) -> bool:
@@ -103,7 +106,7 @@ class _Names:
                 return all(isinstance(item.context_expr, ast.Call) and item.optional_vars is None for item in items)
             case ast.Expr(ast.Constant(str())):
                 return False  # the first string would be the docstring of a module
-        return isinstance(node, (*_STATEMENTS, *_EXPRESSIONS, *_PARTS))
+        return isinstance(node, (*_ALLOWED_STATEMENTS, *_ALLOWED_EXPRESSIONS, *_PARTS_OF_NODES))
 
     def is_of_torch(self, node: ast.AST) -> bool:
         """Return whether a node is the name of a tensor or a call of PyTorch."""
@@ -113,7 +116,7 @@ class _Names:
             case ast.Name(name, ast.Load()):
                 return isinstance(self._known.get(name), torch.Tensor)
             case ast.Call(function):
-                return _is_in_package(_module_name(self._resolved(function)), "torch")
+                return _is_in_package(_module_name(self._resolve(function)), "torch")
         return False
 
     def _allows_call(self, function: ast.expr) -> bool:
@@ -121,9 +124,9 @@ class _Names:
 
         match function:
             case ast.Name(name) if name not in self._known and name not in self._bound:
-                return name in _BUILTINS
+                return name in _ALLOWED_BUILTINS
             case ast.Name() | ast.Attribute():
-                called = self._resolved(function)
+                called = self._resolve(function)
                 if called is None:  # a method of something that the cell computes
                     return isinstance(function, ast.Attribute) and self._is_computed(function.value)
                 if isinstance(called, types.MethodType | types.BuiltinMethodType) and isinstance(
@@ -141,21 +144,21 @@ class _Names:
 
     def _value(self, name: str) -> Any:
         # getattr would create `builtins.__annotations__`, which the cell could see.
-        return self._known[name] if name in self._known else vars(builtins).get(name, _UNKNOWN)
+        return self._known[name] if name in self._known else vars(builtins).get(name, _UNKNOWN_VALUE)
 
-    def _resolved(self, expression: ast.expr) -> Any:
+    def _resolve(self, expression: ast.expr) -> Any:
         """Return the object with a dotted name, ``None`` if it is not known yet."""
         match expression:
             case ast.Name(name) if name not in self._bound:
                 return self._known.get(name)
             case ast.Attribute(value, name):
-                owner = self._resolved(value)
+                owner = self._resolve(value)
                 is_readable = isinstance(owner, types.ModuleType) or _is_tensor(owner)
                 return getattr(owner, name, None) if is_readable else None
         return None
 
 
-_UNKNOWN = object()
+_UNKNOWN_VALUE = object()
 
 
 def _is_plain(value: Any) -> bool:
@@ -168,7 +171,7 @@ def _is_plain(value: Any) -> bool:
         return True
     if isinstance(value, types.ModuleType):
         return _is_in_package(value.__name__, "torch", "math")
-    return _computes(value) or any(value is getattr(builtins, name) for name in _BUILTINS)
+    return _computes(value) or any(value is getattr(builtins, name) for name in _ALLOWED_BUILTINS)
 
 
 def _computes(called: Any) -> bool:
@@ -179,10 +182,12 @@ def _computes(called: Any) -> bool:
         return called in {torch.no_grad, torch.enable_grad, torch.inference_mode, torch.autocast, torch.Size}
     if not isinstance(called, types.FunctionType | types.BuiltinFunctionType):
         return False
-    home = _module_name(called)
-    names = {*home.split("."), called.__name__}
+    module_name = _module_name(called)
+    parts_of_name = {*module_name.split("."), called.__name__}
     return (
-        _is_in_package(home, "torch", "math") and not names & _NOT_COMPUTING and not called.__name__.startswith("set_")
+        _is_in_package(module_name, "torch", "math")
+        and not parts_of_name & _NOT_COMPUTING
+        and not called.__name__.startswith("set_")
     )
 
 
@@ -192,31 +197,31 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _is_in_package(home: str, *packages: str) -> bool:
-    return home.partition(".")[0] in packages
+def _is_in_package(module_name: str, *packages: str) -> bool:
+    return module_name.partition(".")[0] in packages
 
 
 def _module_name(value: Any) -> str:
-    home = value.__name__ if isinstance(value, types.ModuleType) else attribute_of(value, "__module__")
-    if home is None and isinstance(value, types.BuiltinFunctionType):
-        home = type(value.__self__).__module__ if value.__self__ is not None else None
-    return home if isinstance(home, str) else ""
+    name = value.__name__ if isinstance(value, types.ModuleType) else attribute_of(value, "__module__")
+    if name is None and isinstance(value, types.BuiltinFunctionType):
+        name = type(value.__self__).__module__ if value.__self__ is not None else None
+    return name if isinstance(name, str) else ""
 
 
-def _imported(lead: list[ast.stmt]) -> dict[str, Any]:
+def _imported_objects(leading: list[ast.stmt]) -> dict[str, Any]:
     """Return the objects that a cell imports from PyTorch and ``math`` at its top; other imports are omitted."""
-    imported: dict[str, Any] = {}
-    for node in lead:
+    objects: dict[str, Any] = {}
+    for node in leading:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.partition(".")[0] in {"torch", "math"}:
                     module = importlib.import_module(alias.name)
                     root = importlib.import_module(alias.name.partition(".")[0])
-                    imported[alias.asname or alias.name.partition(".")[0]] = module if alias.asname else root
+                    objects[alias.asname or alias.name.partition(".")[0]] = module if alias.asname else root
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"torch", "math"}:
             module = importlib.import_module(node.module or "")
             for alias in node.names:
                 value = getattr(module, alias.name, None)
                 if value is not None:
-                    imported[alias.asname or alias.name] = value
-    return imported
+                    objects[alias.asname or alias.name] = value
+    return objects

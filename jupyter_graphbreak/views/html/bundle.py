@@ -27,7 +27,7 @@ REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 #: If a report is larger as JSON, the output leaves out parts of it.
 _MAX_BYTES = 3_000_000
 #: If the code of the graphs has more characters, it is compressed, beside the rest of the HTML.
-_MAX_CODE = 4_000
+_MAX_CODE_LENGTH = 4_000
 #: An output that leaves out parts contains at most this many rows of each section.
 _MAX_ROWS = 500
 
@@ -46,7 +46,7 @@ class LiveView(Protocol):
 def running_bundle(view: LiveView) -> dict[str, Any]:
     """Return the output during the run."""
     # A text-only front end may never replace the text, so leave it empty.
-    return {"text/plain": ""} | _view(view)
+    return {"text/plain": ""} | _widget_data(view)
 
 
 def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
@@ -60,18 +60,18 @@ def mime_bundle(report: Report, view: LiveView | None) -> dict[str, Any]:
     markup = view.markup_of(report) if view is not None else None
     copy = notebook_copy(report)
     code = {graph.id: graph.code for graph in copy.graphs}
-    is_packed = sum(map(len, code.values())) > _MAX_CODE
-    brief = _without_repeated_stacks(copy)
-    data = _filled_fields(_without_code(brief) if is_packed else brief)
+    is_packed = sum(map(len, code.values())) > _MAX_CODE_LENGTH
+    without_stacks = _without_repeated_stacks(copy)
+    data = _filled_fields(_without_code(without_stacks) if is_packed else without_stacks)
     bundle: dict[str, Any] = {
         "text/plain": render_text(report),
         "text/html": render_html(report) if markup is None else markup,
-        MIME_TYPE: data | {"rows": msgspec.to_builtins(_rows(report, is_whole=copy is report))},
+        MIME_TYPE: data | {"rows": msgspec.to_builtins(_build_limited_rows(report, is_whole=copy is report))},
     }
     rest = packed_rest(report, code if is_packed else {})
     if rest:
         bundle[REST_TYPE] = {"gzip": rest}
-    return bundle | (_view(view) if view is not None else {})
+    return bundle | (_widget_data(view) if view is not None else {})
 
 
 def report_in(output: Mapping[str, Any]) -> Report:
@@ -126,7 +126,9 @@ def _without_repeated_stacks(report: Report) -> Report:
     """
     return _with_stacks(
         report,
-        lambda occurrence, break_: [] if _lines(occurrence.stack) == _lines(break_.stack) else occurrence.stack,
+        lambda occurrence, break_: (
+            [] if _lines_of_stack(occurrence.stack) == _lines_of_stack(break_.stack) else occurrence.stack
+        ),
     )
 
 
@@ -149,7 +151,7 @@ def _with_stacks(report: Report, stack_of: Callable[[Occurrence, Break], list[Lo
     return msgspec.structs.replace(report, breaks=breaks)
 
 
-def _lines(stack: list[Location]) -> list[tuple[str, int, str | None]]:
+def _lines_of_stack(stack: list[Location]) -> list[tuple[str, int, str | None]]:
     return [(place.source, place.line, place.function) for place in stack]
 
 
@@ -158,7 +160,7 @@ def _filled_fields(report: Report) -> dict[str, Any]:
 
     A location without columns has no ``column``. The report itself keeps all its fields.
     """
-    return {field.encode_name: _without_defaults(getattr(report, field.name)) for field in _fields(type(report))}
+    return {field.encode_name: _without_defaults(getattr(report, field.name)) for field in _struct_fields(type(report))}
 
 
 def _without_defaults(value: Any) -> Any:
@@ -168,7 +170,7 @@ def _without_defaults(value: Any) -> Any:
         return msgspec.to_builtins(value)
     return {
         field.encode_name: _without_defaults(item)
-        for field in _fields(type(value))
+        for field in _struct_fields(type(value))
         if (item := getattr(value, field.name)) or item != _empty_default(field)
     }
 
@@ -180,10 +182,10 @@ def _empty_default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default is None or field.default == "" else msgspec.NODEFAULT
 
 
-_fields = functools.cache(msgspec.structs.fields)
+_struct_fields = functools.cache(msgspec.structs.fields)
 
 
-def _rows(report: Report, *, is_whole: bool) -> Rows:
+def _build_limited_rows(report: Report, *, is_whole: bool) -> Rows:
     """Return the rows of a report; if the notebook's copy is incomplete, only the first rows of each section."""
     rows = build_rows(report)
     if is_whole:
@@ -192,5 +194,5 @@ def _rows(report: Report, *, is_whole: bool) -> Rows:
     return msgspec.structs.replace(rows, sections=sections)
 
 
-def _view(view: LiveView) -> dict[str, Any]:
+def _widget_data(view: LiveView) -> dict[str, Any]:
     return {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": view.model_id}}

@@ -15,7 +15,7 @@ from jupyter_graphbreak.views.words.plain_text import counted, duration, is_know
 if TYPE_CHECKING:
     import jinja2
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 
 
 #: Optional parts of the markup; the style sheet contains only the rules of those that are used.
@@ -25,7 +25,7 @@ Part = Literal["cost", "frontends", "groups", "job", "remedies", "scopes"]
 @cache
 def live_style_sheet() -> Markup:
     """Return the rules for the parts that a script adds to a report, besides those of :func:`style_sheet`."""
-    return _without_comments((_HERE / "templates" / "live.css").read_text(encoding="utf-8"))
+    return _without_comments((_FOLDER / "templates" / "live.css").read_text(encoding="utf-8"))
 
 
 @cache
@@ -37,7 +37,7 @@ def style_sheet(*parts: Part) -> Markup:
     *parts : {"cost", "frontends", "groups", "job", "remedies", "scopes"}
         The optional parts that the markup contains.
     """
-    text = (_HERE / "templates" / "report.css").read_text(encoding="utf-8")
+    text = (_FOLDER / "templates" / "report.css").read_text(encoding="utf-8")
     text = re.sub(
         r"/\* if (\w+) \*/(.*?)/\* end \*/",
         lambda block: block[2] if block[1] in parts else "",
@@ -60,8 +60,8 @@ def _ticks(text: str) -> Markup:
     parts = [escaped(part) for part in text.split("`")]
     if len(parts) % 2 == 0:
         return Markup("`".join(parts))  # noqa: S704 - every part was escaped
-    coded = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
-    return Markup("".join(coded))  # noqa: S704 - every part was escaped
+    with_code = (f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+    return Markup("".join(with_code))  # noqa: S704 - every part was escaped
 
 
 def _arrows(text: str) -> str:
@@ -102,7 +102,7 @@ def environment() -> jinja2.Environment:
         context_class = PlainContext
 
     environment = Environment(
-        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         finalize=_with_visible_characters,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Run: TypeAlias = tuple[int, int, str]
 
 #: Python tokens; the first alternative that matches wins. This is faster than a full lexer, and colours invalid code.
-_TOKENS = re.compile(
+_TOKEN = re.compile(
     r"""(?P<c>\#[^\n]*)
     |(?P<s>(?:[rRbBfFuU]{1,2})?(?:\"{3}(?:[^\\]|\\.)*?(?:\"{3}|\Z)|'{3}(?:[^\\]|\\.)*?(?:'{3}|\Z)
         |"(?:[^"\\\n]|\\.)*(?:"|$)|'(?:[^'\\\n]|\\.)*(?:'|$)))
@@ -32,33 +32,35 @@ _KEYWORDS = frozenset(keyword.kwlist)
 _BUILTINS = frozenset(name for name in dir(builtins) if name.islower() and not name.startswith("_"))
 
 # Control characters except tab and line feed, and characters that reorder or hide the text around them.
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
+_INVISIBLE_CHARACTER = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
+)
 
-_MARKUP = re.compile(f"[&<>'\"]|{_INVISIBLE.pattern}")
+_ESCAPED_CHARACTER = re.compile(f"[&<>'\"]|{_INVISIBLE_CHARACTER.pattern}")
 
 
 def visible(text: str) -> str:
     """Escape characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return text  # the common case
-    return _INVISIBLE.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
+    return _INVISIBLE_CHARACTER.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 def token_runs(text: str) -> list[list[Run]]:
     r"""Return the coloured parts of each line of a Python text; only ``"\n"`` ends a line."""
     lines: list[list[Run]] = [[] for _ in range(text.count("\n") + 1)]
     number = start = 0  # the current line and its start in the text
-    for token in _TOKENS.finditer(text):
-        name = _class_of(token)
+    for token in _TOKEN.finditer(text):
+        name = _css_class_of(token)
         if not name:
             continue
         skipped_lines = text.count("\n", start, token.start())
         if skipped_lines:
             number, start = number + skipped_lines, text.rindex("\n", start, token.start()) + 1
         column = token.start() - start
-        first, *further = token[0].split("\n")
+        first, *further_parts = token[0].split("\n")
         lines[number].append((column, column + len(first), name))
-        for part in further:
+        for part in further_parts:
             start = text.index("\n", start) + 1
             number += 1
             if part:
@@ -66,26 +68,26 @@ def token_runs(text: str) -> list[list[Run]]:
     return lines
 
 
-def coloured(text: str) -> Markup:
+def highlighted(text: str) -> Markup:
     """Return a Python text as HTML without marks."""
     if '"""' in text or "'''" in text:
-        return Markup(_coloured(text))  # noqa: S704 - every piece of the text was escaped
-    return Markup("\n".join(map(_coloured, text.split("\n"))))  # noqa: S704 - likewise
+        return Markup(_highlighted(text))  # noqa: S704 - every piece of the text was escaped
+    return Markup("\n".join(map(_highlighted, text.split("\n"))))  # noqa: S704 - likewise
 
 
 @lru_cache(maxsize=512)  # the code of different graphs has many lines in common
-def _coloured(text: str) -> str:
+def _highlighted(text: str) -> str:
     pieces: list[str] = []
     end = 0
-    for token in _TOKENS.finditer(text):
-        if name := _class_of(token):
+    for token in _TOKEN.finditer(text):
+        if name := _css_class_of(token):
             pieces += escaped(text[end : token.start()]), f'<span class="{name}">{escaped(token[0])}</span>'
             end = token.end()
     pieces.append(escaped(text[end:]))
     return "".join(pieces)
 
 
-def _class_of(token: re.Match[str]) -> str:
+def _css_class_of(token: re.Match[str]) -> str:
     if token.lastgroup != "name":
         return token.lastgroup or ""
     return "k" if token[0] in _KEYWORDS else "b" if token[0] in _BUILTINS else ""
@@ -102,23 +104,23 @@ def marked_code(text: str, runs: Iterable[Run], marks: Sequence[tuple[int, int]]
     for start, end in marks:
         edges.update((start, end))
     pieces: list[str] = []
-    within, name = False, ""
+    is_in_mark, name = False, ""
     for start, end in pairwise(sorted(edges)):
-        inside = any(first <= start and end <= last for first, last in marks)
-        if inside != within:
-            pieces.append("<mark>" if inside else "</mark>")
-            within = inside
+        is_marked = any(first <= start and end <= last for first, last in marks)
+        if is_marked != is_in_mark:
+            pieces.append("<mark>" if is_marked else "</mark>")
+            is_in_mark = is_marked
         name = names.get(start, name)
         piece = escaped(text[start:end])
         pieces.append(f'<span class="{name}">{piece}</span>' if name else piece)
-    if within:
+    if is_in_mark:
         pieces.append("</mark>")
     return Markup("".join(pieces))  # noqa: S704 - every piece of the text was escaped
 
 
 def escaped(text: str) -> str:
     """Escape a text, including invisible characters; faster than ``markupsafe.escape`` for many short texts."""
-    if _MARKUP.search(text) is None:
+    if _ESCAPED_CHARACTER.search(text) is None:
         return text
     text = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace("'", "&#39;").replace('"', "&#34;")

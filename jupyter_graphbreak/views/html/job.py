@@ -30,7 +30,7 @@ _MAX_REPORTS = 8
 #: At most this many breaks are listed; the rest are counted.
 _MAX_BREAKS = 200
 #: The maximum number of ranks whose compile times are listed.
-_MAX_RANKS = 2048
+_MAX_LISTED_RANKS = 2048
 
 
 def render_job_html(job: Job, *, with_data: bool = False) -> str:
@@ -51,7 +51,7 @@ def render_job_html(job: Job, *, with_data: bool = False) -> str:
     template = environment().get_template("job.html.j2")
     return template.render(
         job=job, breaks=breaks, css=style_sheet("job"), headline=job_headline(job), notes=job_notes(job),
-        compiling=compiling_lines(job), ranks=job.compiling[:_MAX_RANKS],
+        compiling=compiling_lines(job), ranks=job.compiling[:_MAX_LISTED_RANKS],
         where=job_place, who=processes_with_break,
         processes=list(zip(map(process_name, job.processes), summaries, reports, strict=True)),
     ).strip()  # fmt: skip

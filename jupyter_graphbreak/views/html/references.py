@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.html.highlight import escaped
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours
-from jupyter_graphbreak.views.words.paths import decided_at
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors
+from jupyter_graphbreak.views.words.paths import decision_place
 from jupyter_graphbreak.views.words.where import function_of
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class References:
     def __init__(self, report: Report) -> None:
         self._sources = {source.id: index for index, source in enumerate(report.sources)}
         self._breaks = break_numbers(report)
-        self._graphs = _numbered("g", report.graphs)
-        self._frames = _numbered("f", report.frames)
-        self._resumes = _numbered("r", report.resumes)
-        self._skipped = _numbered("k", report.skipped)
-        self._scopes = _numbered("c", report.scopes)
+        self._graphs = _numbered_references("g", report.graphs)
+        self._frames = _numbered_references("f", report.frames)
+        self._resumes = _numbered_references("r", report.resumes)
+        self._skipped = _numbered_references("k", report.skipped)
+        self._scopes = _numbered_references("c", report.scopes)
         self._resumes_by_id = {resume.id: resume for resume in report.resumes}
 
     def graph(self, ident: str) -> str:
@@ -74,7 +74,7 @@ class References:
 
     def around_line(self, line: Line) -> str:
         """Return the references of the annotations of a line."""
-        return _join(
+        return _join_references(
             (f"b{mark.number}" for mark in line.breaks),
             (f"b{number}" for number in line.leads_to),
             map(self.graph, line.graphs),
@@ -86,7 +86,7 @@ class References:
         """Return the references of the line of a break, its resume functions, and its eager functions."""
         first = itertools.islice(break_.resumes, _MAX_RELATED)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
-        return _join(
+        return _join_references(
             [self.line(break_.location)],
             (self._resumes[resume.id] for resume in resumes),
             (self.line(resume.location) for resume in resumes),
@@ -98,15 +98,17 @@ class References:
     def around_graph(self, graph: Graph) -> str:
         """Return the references of the first line of a graph and of its frame."""
         first = [Location(line.source, line.line, line.line) for line in graph.lines[:1]]
-        return _join(map(self.line, first), [self.frame(graph.frame)])
+        return _join_references(map(self.line, first), [self.frame(graph.frame)])
 
     def around_frame(self, frame: Frame) -> str:
         """Return the references of the line, graphs and breaks of a frame."""
-        return _join([self.line(frame.location)], map(self.graph, frame.graphs), map(self.break_, frame.breaks))
+        return _join_references(
+            [self.line(frame.location)], map(self.graph, frame.graphs), map(self.break_, frame.breaks)
+        )
 
     def around_resume(self, resume: Resume) -> str:
         """Return the references of the break, frames and graphs of a resume function."""
-        return _join(
+        return _join_references(
             [self.line(resume.location), self.break_(resume.break_)],
             map(self.frame, resume.frames),
             map(self.graph, resume.graphs),
@@ -114,20 +116,20 @@ class References:
 
     def around_skipped(self, skipped: Skipped) -> str:
         """Return the references of the function, of its frame and of the break that makes it run eagerly."""
-        return _join([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
+        return _join_references([self.line(skipped.location), self.frame(skipped.frame), self.break_(skipped.break_)])
 
     def around_recompilation(self, recompilation: Recompilation) -> str:
         """Return the references of the function, its frames and the lines of the failed guards."""
         guards = (self.line(place) for guard in recompilation.guards for place in guard.locations)
-        return _join([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
+        return _join_references([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
     def around_path(self, path: PathDifference) -> str:
         """Return the references of the test of a path difference, and of the lines that run only when compiled."""
-        return _join([self.line(decided_at(path))], map(self.line, [*path.lines, *path.skipped]))
+        return _join_references([self.line(decision_place(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def around_scope(self, scope: Scope) -> str:
         """Return the references of the first line of a scope and of its breaks."""
-        return _join([self.line(scope.location)], map(self.break_, scope.breaks))
+        return _join_references([self.line(scope.location)], map(self.break_, scope.breaks))
 
 
 class Links:
@@ -148,7 +150,7 @@ class Links:
         self._prefix = prefix
         self._references = references
         self._is_known = is_known
-        self._colours = graph_colours(report)
+        self._colors = graph_colors(report)
         self._sources = {source.id: "" if index == 0 else source.name for index, source in enumerate(report.sources)}
         # Most places occur several times.
         self.line = cache(self._line)
@@ -170,13 +172,13 @@ class Links:
     def place(self, place: Location) -> Markup:
         """Return a place with its function: "line 14 in step"."""
         function = self.function(place)
-        within = Markup(f" in <code>{escaped(function)}</code>") if function else ""  # noqa: S704 - escaped
-        return self.line(place) + within + self._source_suffix(place)
+        function_markup = Markup(f" in <code>{escaped(function)}</code>") if function else ""  # noqa: S704 - escaped
+        return self.line(place) + function_markup + self._source_suffix(place)
 
     def graph(self, ident: str) -> Markup:
         """Return the letter of a graph."""
-        colour = f"gb-letter gb-c{self._colours.get(ident, 0)}"
-        return self._link(self._references.graph(ident), ident, f'class="{colour}" ')
+        css_class = f"gb-letter gb-c{self._colors.get(ident, 0)}"
+        return self._link(self._references.graph(ident), ident, f'class="{css_class}" ')
 
     def frame(self, ident: str) -> Markup:
         """Return the id of a frame."""
@@ -213,11 +215,11 @@ class Links:
         )
 
 
-def _numbered(letter: str, parts: Iterable[Graph | Frame | Resume | Skipped | Scope]) -> dict[str, str]:
+def _numbered_references(letter: str, parts: Iterable[Graph | Frame | Resume | Skipped | Scope]) -> dict[str, str]:
     return {part.id: f"{letter}{index}" for index, part in enumerate(parts)}
 
 
-def _join(*groups: Iterable[str]) -> str:
+def _join_references(*groups: Iterable[str]) -> str:
     # Read each group only up to the limit.
     first = (reference for group in groups for reference in itertools.islice(group, _MAX_RELATED))
     return " ".join(dict.fromkeys(reference for reference in first if reference))

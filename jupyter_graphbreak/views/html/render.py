@@ -24,7 +24,7 @@ from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words import changes as words
 from jupyter_graphbreak.views.words import cost, remedies, reproducers
 from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT, SIGNS, call_of, details, legend
+from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_of, details, legend
 from jupyter_graphbreak.views.words.verdict import run_name
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
 
     numbers = view.numbers
 
-    def place(fix: Remedy | None, _: int, break_: Break) -> Any:
+    def render_place(fix: Remedy | None, _: int, break_: Break) -> Any:
         return macros.break_item(numbers[break_.id], break_, open=False, grouped=True, shared=fix)
 
     add("breaks", lambda index, group: macros.entry(index, group, open=False), view.groups, limits.breaks)
     for index, group in enumerate(view.groups):
         if not group.is_single:
-            place_of_group = functools.partial(place, view.shared_fix(group))
-            add(f"places-{index}", place_of_group, group.breaks, limits.places)
+            render_place_of_group = functools.partial(render_place, view.shared_fix(group))
+            add(f"places-{index}", render_place_of_group, group.breaks, limits.places)
     add("minor", lambda _, item: macros.break_item(numbers[item.id], item, open=False), view.minor, limits.breaks)
     add("graphs", macros.graph_item, report.graphs, limits.graphs)
     add("frames", macros.frame_row, report.frames, limits.rows)
@@ -77,18 +77,18 @@ def remaining_items(view: View, macros: Any) -> dict[str, MakeItems]:
     for index, graph in enumerate(report.graphs):
         add(f"ops-{index}", lambda _, op: view.op_rows([op]), graph.ops, limits.ops)
         if graph.code and not view.shows_code(graph):
-            makers[f"code-{index}"] = _code_maker(view, graph)
+            makers[f"code-{index}"] = _code_renderer(view, graph)
     for listing in view.listings:
         if listing.left_out:
-            makers[f"l{listing.index}"] = _lines_maker(macros, listing)
+            makers[f"l{listing.index}"] = _lines_renderer(macros, listing)
     return makers
 
 
-def _code_maker(view: View, graph: Graph) -> MakeItems:
+def _code_renderer(view: View, graph: Graph) -> MakeItems:
     return lambda: iter([Markup("<pre>") + view.python(graph.code) + Markup("</pre>")])
 
 
-def _lines_maker(macros: Any, listing: SourceListing) -> MakeItems:
+def _lines_renderer(macros: Any, listing: SourceListing) -> MakeItems:
     starts = range(0, listing.left_out, LINES_AT_ONCE)
     return lambda: (macros.source_lines(listing.more(start, start + LINES_AT_ONCE), lazy=True) for start in starts)
 
@@ -97,33 +97,33 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT,
+        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
         css=style_sheet("frontends"), details=details, legend=legend(frontends),
     ).strip()  # fmt: skip
 
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 #: A page contains a report longer than this in compressed form, not as readable JSON.
-_MAX_PLAIN = 1_000_000
+_MAX_PLAIN_LENGTH = 1_000_000
 #: The level of compression; the highest level takes three times as long and saves only a tenth of the size.
-_COMPRESSION = 6
+_COMPRESSION_LEVEL = 6
 #: The flag of zlib for data with gzip's header.
-_GZIP = 16
+_GZIP_FLAG = 16
 #: The maximum number of bytes to unpack.
-_MAX_UNPACKED = 1 << 28
+_MAX_UNPACKED_BYTES = 1 << 28
 #: Text after a tag with an escaped quotation mark.
-_QUOTED = re.compile(r">[^<]*&#3[94];[^<]*")
+_ESCAPED_QUOTES = re.compile(r">[^<]*&#3[94];[^<]*")
 
 
 def render_html(report: Report) -> str:
     """Return the report as a snippet with its own style sheet, showing the beginning of each list."""
     view = View(report)
-    return _with_plain_quotes(str(_macros(view).report()))
+    return _with_plain_quotes(str(_report_macros(view).report()))
 
 
 def _with_plain_quotes(markup: str) -> str:
     """Return markup in which quotation marks are escaped only in attributes, whose values they would end."""
-    return _QUOTED.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
+    return _ESCAPED_QUOTES.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 
 def render_changes_html(changes: Changes) -> str:
@@ -141,7 +141,7 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
         The only list to return; ``None`` for all lists.
     """
     view = View(report)
-    return _render_rest(view, _macros(view), name)
+    return _render_rest(view, _report_macros(view), name)
 
 
 def packed_rest(report: Report, code: Mapping[str, str]) -> str:
@@ -160,7 +160,7 @@ def unpacked_code(packed: Any) -> dict[str, str]:
     """Return the code of graphs, by graph id, from the data of a saved output; empty if no code can be read."""
     try:
         compressed = base64.b64decode(packed["gzip"])
-        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP).decompress(compressed, _MAX_UNPACKED)
+        content = zlib.decompressobj(zlib.MAX_WBITS | _GZIP_FLAG).decompress(compressed, _MAX_UNPACKED_BYTES)
         return msgspec.json.decode(content, type=_PackedCode).code
     except (TypeError, KeyError, ValueError, zlib.error):  # the output may come from a different program
         return {}
@@ -173,19 +173,19 @@ class _PackedCode(msgspec.Struct):
 def packed_data(report: Report) -> str:
     """Return what :func:`render_html` leaves out, and the report as text, for an output with several reports."""
     view = View(report)
-    return _compress({"text": render_text(report), "rest": _render_rest(view, _macros(view))})
+    return _compress({"text": render_text(report), "rest": _render_rest(view, _report_macros(view))})
 
 
 def render_with_data(report: Report) -> str:
     """Return the snippet of :func:`render_html` and, beside it, the data that :func:`page_script` needs."""
     view = View(report)
-    return _render_with_data(view, _macros(view))
+    return _render_with_data(view, _report_macros(view))
 
 
 def render_page(report: Report) -> str:
     """Return the complete report as a standalone page with search and keyboard navigation."""
     view = View(report)
-    return page_of(_render_with_data(view, _macros(view)), f"compile_explain: {run_name(report)}")
+    return page_of(_render_with_data(view, _report_macros(view)), f"compile_explain: {run_name(report)}")
 
 
 def page_of(markup: str, title: str) -> str:
@@ -210,7 +210,7 @@ def _render_with_data(view: View, macros: Any) -> str:
     report = view.report
     data = {"text": render_text(report), "rest": _render_rest(view, macros)}
     json_text = report.to_json().decode()
-    if len(json_text) > _MAX_PLAIN:
+    if len(json_text) > _MAX_PLAIN_LENGTH:
         data["report"], json_text = json_text, ""
     # Escape "<", which could end the surrounding script element.
     plain = Markup(json_text.replace("<", "\\u003c"))  # noqa: S704
@@ -218,7 +218,7 @@ def _render_with_data(view: View, macros: Any) -> str:
 
 
 def _compress(data: dict[str, Any]) -> str:
-    return base64.b64encode(gzip.compress(msgspec.json.encode(data), _COMPRESSION, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(msgspec.json.encode(data), _COMPRESSION_LEVEL, mtime=0)).decode()
 
 
 @cache
@@ -227,11 +227,11 @@ def page_script() -> str:
 
     The script is empty in a source tree in which the front end has not been built.
     """
-    path = _HERE / "static" / "page.js"
+    path = _FOLDER / "static" / "page.js"
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
-def _macros(view: View) -> Any:
+def _report_macros(view: View) -> Any:
     # The macros of a template are attributes of its module, which has no static type.
     return (
         environment()

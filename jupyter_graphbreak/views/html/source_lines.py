@@ -12,7 +12,7 @@ from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.html.references import References
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
-from jupyter_graphbreak.views.words.lines import graph_colours, listing
+from jupyter_graphbreak.views.words.lines import graph_colors, listing
 from jupyter_graphbreak.views.words.paths import path_beside
 from jupyter_graphbreak.views.words.permission import scope_label
 from jupyter_graphbreak.views.words.reason import title_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The reader's own sources up to this length are shown without folding.
 _MAX_UNFOLDED = 40
 #: The minimum number of lines to fold, in the reader's own sources and in libraries.
-_WORTH_FOLDING, _WORTH_FOLDING_LIBRARY = 6, 3
+_MIN_FOLDED, _MIN_FOLDED_LIBRARY = 6, 3
 #: The numbers of lines that stay visible around a break in the reader's sources, a break in a library, and a call that
 #: leads to a break.
 _NEAR_BREAK, _NEAR_BREAK_LIBRARY, _NEAR_CALL = 3, 1, 1
@@ -116,7 +116,7 @@ class SourceListing:
 def list_sources(report: Report, limit: int) -> list[SourceListing]:
     """Return the sources with at most ``limit`` lines in total; libraries without breaks come last."""
     sources = []
-    rows_of = _Rows(report)
+    rows_of = _RowFactory(report)
     for index, source in enumerate(report.sources):
         rows = rows_of.source(index, source)
         if not rows.lines:
@@ -127,7 +127,7 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
                 index=index,
                 source=source,
                 numbers={line.number for line in rows.lines},
-                chunks=list(_chunks(shown, source)),
+                chunks=list(_split_into_chunks(shown, source)),
                 left_out=len(rows.lines) - len(shown),
                 more=partial(_remaining_rows, rows, len(shown)),
                 open=source.kind != "library" or any(line.breaks for line in rows.lines),
@@ -146,12 +146,12 @@ def scope_class(scope: Scope | None) -> str:
     return "" if scope is None else "gb-forbid" if scope.value else "gb-allow"
 
 
-class _Widths:
+class _GutterWidths:
     """Widths of the gutters of a listing."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.number = max((len(str(line.number)) for line in lines), default=1) + 1
-        self.signs = max((len(_signs(line)) for line in lines), default=0) + 1
+        self.signs = max((len(_break_signs(line)) for line in lines), default=0) + 1
         self.letters = max((_letters_width(line.graphs) for line in lines), default=1)
 
 
@@ -165,23 +165,23 @@ class _SourceRows:
     def part(self, start: int, stop: int) -> list[SourceRow]:
         """Return a range of lines as rows."""
         lines = self.lines[start:stop]
-        before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in lines)]
-        return list(map(self.row, lines, before))
+        scopes_before = [self.lines[start - 1].scope if start > 0 else None, *(line.scope for line in lines)]
+        return list(map(self.row, lines, scopes_before))
 
 
-class _Rows:
+class _RowFactory:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._references = References(report)
-        self._colours = graph_colours(report)
+        self._colors = graph_colors(report)
         self._breaks = {break_.id: break_ for break_ in report.breaks}
         self._resumes = lookup.resumes(report)
         self._skipped = lookup.skipped(report)
 
     def source(self, index: int, source: Source) -> _SourceRows:
         lines = listing(self._report, source)
-        width = _Widths(lines)
-        runs = _Runs(source)
+        width = _GutterWidths(lines)
+        runs = _ColoredRuns(source)
 
         def row(line: Line, scope_before: Scope | None) -> SourceRow:
             label = [scope_label(line.scope)] if line.scope is not None and line.scope is not scope_before else []
@@ -193,20 +193,20 @@ class _Rows:
 
         return _SourceRows(lines, row)
 
-    def _row(self, line: Line, reference: str, runs: list[Run], width: _Widths, label: str) -> SourceRow:
-        shown, more = _letters(line.graphs)
+    def _row(self, line: Line, reference: str, runs: list[Run], width: _GutterWidths, label: str) -> SourceRow:
+        shown, more = _letters_in_gutter(line.graphs)
         classes = " gb-broken" if line.breaks else ""
         if line.eager:
             classes += " gb-hatch"
         elif line.graphs and not line.breaks:
-            classes += f" gb-c{self._colours[line.graphs[0]]}"
+            classes += f" gb-c{self._colors[line.graphs[0]]}"
         return SourceRow(
             line=line,
             reference=reference,
             within=self._references.around_line(line),
             number=str(line.number).rjust(width.number),
-            signs=_signs(line).rjust(width.signs) + " ",
-            letters=[(letter, self._colours[letter]) for letter in shown],
+            signs=_break_signs(line).rjust(width.signs) + " ",
+            letters=[(letter, self._colors[letter]) for letter in shown],
             more_letters=more,
             padding=" " * (width.letters - _letters_width(line.graphs) + 1),
             code=marked_code(line.text, runs, [(mark.start, mark.end) for mark in line.breaks]),
@@ -221,48 +221,48 @@ class _Rows:
         break_ = self._breaks[mark.id]
         resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
         eager = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
-        then = aftermath_here(self._report, break_, resumes, eager)
+        aftermath_text = aftermath_here(self._report, break_, resumes, eager)
         text = title_of(break_).replace("`", "")
-        if then:
-            text += f": {then}" if break_.outcome == "error" else f" → {then}"
+        if aftermath_text:
+            text += f": {aftermath_text}" if break_.outcome == "error" else f" → {aftermath_text}"
         # Keep tabs, so that the note is aligned with its expression at any tab width.
-        before = line.text[: min(mark.start, _MAX_NOTE_INDENT)]
-        indent = "".join("\t" if char == "\t" else " " for char in before)
+        text_before = line.text[: min(mark.start, _MAX_NOTE_INDENT)]
+        indent = "".join("\t" if char == "\t" else " " for char in text_before)
         return LineNote(mark.number, text, indent, "^" * min(mark.end - mark.start, _MAX_NOTE_INDENT))
 
 
-def _signs(line: Line) -> str:
+def _break_signs(line: Line) -> str:
     signs = [f"✂{mark.number}" for mark in line.breaks]
     more = line.more_breaks + max(len(signs) - _MAX_SIGNS, 0)
     return "".join([*signs[:_MAX_SIGNS], *([f"+{more}"] if more else [])])
 
 
-def _letters(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
+def _letters_in_gutter(graphs: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     """Return the letters that fit in a gutter, and how many do not."""
     shown = graphs if len(graphs) <= _MAX_LETTERS else graphs[: _MAX_LETTERS - 1]
     return shown, len(graphs) - len(shown)
 
 
 def _letters_width(graphs: tuple[str, ...]) -> int:
-    shown, more = _letters(graphs)
+    shown, more = _letters_in_gutter(graphs)
     return sum(map(len, shown)) + (len(f"+{more}") if more else 0)
 
 
-class _Runs:
+class _ColoredRuns:
     """The coloured runs of source lines, computed on demand because most lines are never shown."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._first_lines = [segment.first_line for segment in source.segments]
-        self._of_segment = cache(self._compute_segment)
+        self._lines_of_segment = cache(self._compute_segment)
 
     def on_line(self, number: int) -> list[Run]:
         """Return the runs of a line."""
         index = bisect_right(self._first_lines, number) - 1
         if index < 0:
             return []
-        lines, at = self._of_segment(index), number - self._first_lines[index]
-        return lines[at] if at < len(lines) else []
+        lines, line_index = self._lines_of_segment(index), number - self._first_lines[index]
+        return lines[line_index] if line_index < len(lines) else []
 
     def _compute_segment(self, index: int) -> list[list[Run]]:
         segment = self._source.segments[index]
@@ -272,34 +272,36 @@ class _Runs:
         return lines
 
 
-def _chunks(rows: Sequence[SourceRow], source: Source) -> Iterator[Chunk]:
+def _split_into_chunks(rows: Sequence[SourceRow], source: Source) -> Iterator[Chunk]:
     """Split rows into chunks; rows far from any break are folded."""
     is_library = source.kind == "library"
     is_whole = len(rows) <= _MAX_UNFOLDED and not is_library
     distance = _NEAR_BREAK_LIBRARY if is_library else _NEAR_BREAK
-    worth = _WORTH_FOLDING_LIBRARY if is_library else _WORTH_FOLDING
+    min_folded = _MIN_FOLDED_LIBRARY if is_library else _MIN_FOLDED
     visible = set(range(len(rows))) if is_whole else set(_indexes_near_breaks(rows, distance))
     start = 0
     while start < len(rows):
         folded = start not in visible
         end = start + 1
-        while end < len(rows) and (end not in visible) == folded and (folded or _follows(rows[end], rows[end - 1])):
+        while (
+            end < len(rows) and (end not in visible) == folded and (folded or _is_next_line(rows[end], rows[end - 1]))
+        ):
             end += 1
         part = list(rows[start:end])
-        if folded and len(part) >= worth:
+        if folded and len(part) >= min_folded:
             yield Chunk(part, folded=True, title=_fold_title(part))
         else:
             yield Chunk(part)
         start = end
 
 
-def _follows(row: SourceRow, before: SourceRow) -> bool:
+def _is_next_line(row: SourceRow, before: SourceRow) -> bool:
     return row.line.number == before.line.number + 1
 
 
 def _indexes_near_breaks(rows: Sequence[SourceRow], distance: int) -> Iterator[int]:
     for index, row in enumerate(rows):
-        if index == 0 or (_DEFINITION.match(row.line.text) and not _follows(row, rows[index - 1])):
+        if index == 0 or (_DEFINITION.match(row.line.text) and not _is_next_line(row, rows[index - 1])):
             # Keep the first line of a function for orientation.
             yield index
         if row.line.breaks:

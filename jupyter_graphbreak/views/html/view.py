@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from markupsafe import Markup
 
-from jupyter_graphbreak.report.eager import counted_functions
+from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.views.html.environment import Part, style_sheet
-from jupyter_graphbreak.views.html.highlight import coloured, escaped
+from jupyter_graphbreak.views.html.highlight import escaped, highlighted
 from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.source_lines import SourceListing, list_sources, scope_class
 from jupyter_graphbreak.views.rows.sections import about, measurements
@@ -27,12 +27,12 @@ from jupyter_graphbreak.views.words.groups import (
     break_groups,
     cost_of_all,
     numbers_of,
-    several_causes,
+    text_of_several_causes,
 )
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths, path_answers, path_effect
-from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
+from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths, path_answers, path_effect
+from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter_setting_sentences
 from jupyter_graphbreak.views.words.plain_text import counted, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -104,11 +104,11 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
 #: A break lists at most this many functions or resumed places.
 _MAX_NAMES = 6
 #: At most this many calls compiled for a report are shown with the statement that compiles them.
-_MAX_COMPILABLE = 4
+_MAX_COMPILABLE_CALLS = 4
 #: The number of source lines to load at once.
 LINES_AT_ONCE = 100
 #: Fewer minor breaks are not worth folding.
-_WORTH_FOLDING = 3
+_MIN_FOLDED = 3
 #: Maximum indentation of a scope.
 _MAX_SCOPE_DEPTH = 20
 
@@ -139,7 +139,7 @@ class View:
 
     limits = MarkupLimits()
     scope_label = staticmethod(scope_label)
-    decided_at = staticmethod(decided_at)
+    decision_place = staticmethod(decision_place)
     path_answers = staticmethod(path_answers)
     path_effect = staticmethod(path_effect)
     scope_name = staticmethod(scope_name)
@@ -148,7 +148,7 @@ class View:
     brief_code = staticmethod(brief_code)
     cost_of = staticmethod(cost_of)
     cost_of_all = staticmethod(cost_of_all)
-    several_causes = staticmethod(several_causes)
+    text_of_several_causes = staticmethod(text_of_several_causes)
     title_of = staticmethod(title_of)
     tensor_text = staticmethod(tensor_text)
 
@@ -156,7 +156,7 @@ class View:
         report = shown_part(report)
         self.report = report
         self.numbers = break_numbers(report)
-        self.colours = graph_colours(report)
+        self.colours = graph_colors(report)
         self.refs = References(report)
         self.recompilations = listed_recompilations(report)
         self.groups, self.minor = _split_minor(break_groups(report))
@@ -224,7 +224,7 @@ class View:
     def compilable(self) -> list[tuple[int, CompiledCall]]:
         """The first calls that have a statement to compile them, each with its index in the report."""
         calls = enumerate(self.report.compiled or [])
-        return [(index, call) for index, call in calls if call.code is not None][:_MAX_COMPILABLE]
+        return [(index, call) for index, call in calls if call.code is not None][:_MAX_COMPILABLE_CALLS]
 
     @property
     def alerts(self) -> list[Diagnostic]:
@@ -236,8 +236,8 @@ class View:
         step = segment.step
         path = " > ".join(segment.calls)
         if step.graph is not None:
-            again = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
-            words = f"graph {step.graph.id}, {counted(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again}"
+            again_text = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
+            words = f"graph {step.graph.id}, {counted(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again_text}"
         elif step.skipped is not None:
             words = f"{step.skipped.function} runs eagerly: {self.short_reason(step.skipped)}"
         elif step.number is not None:
@@ -294,7 +294,7 @@ class View:
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
         functions = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
-        names = Counter(function.function for function in counted_functions(self.report, functions) or functions)
+        names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
         return ", ".join(shown[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -320,7 +320,7 @@ class View:
     def fix(self, break_: Break) -> Remedy | None:
         """Return the best remedy that works, unless another break shows it."""
         best = best_remedy(self.report, break_)
-        if best is None or remedies.shown_elsewhere(self.report, best, self.numbers[break_.id]) is not None:
+        if best is None or remedies.number_of_break_showing(self.report, best, self.numbers[break_.id]) is not None:
             return None
         return best
 
@@ -342,8 +342,8 @@ class View:
 
     def trials(self, break_: Break) -> str:
         """Describe the outcome of the changes that do not work."""
-        tried = remedies.remedies_for_break(self.report, break_)
-        return remedies.trials_sentence(tried) if tried is not None else ""
+        break_remedies = remedies.remedies_for_break(self.report, break_)
+        return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
     def why_untried(self, tried: remedies.BreakRemedies) -> str:
         """Return why no change was tried for a break; empty if one was, or if the reason is elsewhere in the report."""
@@ -388,19 +388,19 @@ class View:
     @property
     def offers_trials(self) -> bool:
         """Whether trials can be started: there are breaks or recompiles, and no trials yet or interrupted ones."""
-        tried = self.report.remedies
-        is_complete = tried is not None and all(remedy.reason != INTERRUPTED for remedy in tried)
+        remedy_list = self.report.remedies
+        is_complete = remedy_list is not None and all(remedy.reason != INTERRUPTED for remedy in remedy_list)
         return bool(self.report.breaks or self.report.recompiles) and not is_complete
 
     @staticmethod
     def stacks_of(break_: Break) -> list[StackNode]:
         """Return the stacks that lead to a break, as a tree with the outermost frames first."""
-        return stack_tree(_stacks(break_))
+        return stack_tree(_all_stacks(break_))
 
     @staticmethod
     def more_about(break_: Break, further_advice: list[Advice], detail: str) -> str:
         """Return the title of the collapsed part of a break."""
-        lines = len({(place.source, place.line) for stack in _stacks(break_) for place in stack})
+        lines = len({(place.source, place.line) for stack in _all_stacks(break_) for place in stack})
         parts = [
             f"{len(further_advice)} other way{'s' if len(further_advice) > 1 else ''}" if further_advice else "",
             f"stack of {lines} line{'s' if lines > 1 else ''}" if lines else "",
@@ -412,11 +412,11 @@ class View:
 
     def span(self, graph: Graph) -> str:
         """Return the lines that a graph covers in its first source, or the place of its frame."""
-        own = [line.line for line in graph.lines if line.source == graph.lines[0].source]
-        if not own:
+        lines = [line.line for line in graph.lines if line.source == graph.lines[0].source]
+        if not lines:
             frame = lookup.frames(self.report).get(graph.frame)
             return self._spot(frame.location) if frame is not None and frame.location is not None else ""
-        first, last = min(own), max(own)
+        first, last = min(lines), max(lines)
         return f"line {first}" if first == last else f"lines {first} to {last}"
 
     def _spot(self, place: Location) -> str:
@@ -441,7 +441,7 @@ class View:
 
     def python(self, code: str) -> Markup:
         """Return a graph's code as coloured markup."""
-        return coloured(code.rstrip("\n"))
+        return highlighted(code.rstrip("\n"))
 
     def role(self, frame: Frame) -> str:
         """Return the role of a frame in words."""
@@ -463,24 +463,24 @@ class View:
     def depth(self, scope: Scope) -> int:
         """Return the nesting depth of a scope."""
         scopes, depth = lookup.scopes(self.report), 0
-        while depth < _MAX_SCOPE_DEPTH and (around := scopes.get(scope.parent or "")) is not None:
-            scope, depth = around, depth + 1
+        while depth < _MAX_SCOPE_DEPTH and (parent := scopes.get(scope.parent or "")) is not None:
+            scope, depth = parent, depth + 1
         return depth
 
     @property
-    def stricter(self) -> list[list[str | int]]:
+    def stricter_setting_sentences(self) -> list[list[str | int]]:
         """Sentences about stricter settings, in parts: text, and numbers of breaks."""
-        return stricter(self.report)
+        return stricter_setting_sentences(self.report)
 
 
 def _split_minor(groups: list[Group]) -> tuple[list[Group], list[Break]]:
     """Separate the minor breaks, which come last, unless there are too few to fold."""
     minor = [break_ for group in groups for break_ in group.breaks if break_.minor]
-    others = [group for group in groups if not group.breaks[0].minor]
-    return (others, minor) if len(minor) >= _WORTH_FOLDING and others else (groups, [])
+    other_groups = [group for group in groups if not group.breaks[0].minor]
+    return (other_groups, minor) if len(minor) >= _MIN_FOLDED and other_groups else (groups, [])
 
 
-def _stacks(break_: Break) -> list[list[Location]]:
+def _all_stacks(break_: Break) -> list[list[Location]]:
     return [stack for stack in (break_.stack, *(event.stack for event in break_.occurrences)) if stack]
 
 
@@ -534,7 +534,7 @@ Item: TypeAlias = RunStep | StepsOfCall
 def course(report: Report) -> list[NestedStep]:
     """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
     segments: list[NestedStep] = []
-    pending: list[tuple[Item, tuple[str, ...]]] = [(item, ()) for item in reversed(_Course(report).items())]
+    pending: list[tuple[Item, tuple[str, ...]]] = [(item, ()) for item in reversed(_CourseBuilder(report).items())]
     while pending:
         item, calls = pending.pop()
         if isinstance(item, RunStep):
@@ -544,33 +544,33 @@ def course(report: Report) -> list[NestedStep]:
     return segments
 
 
-class _Course:
+class _CourseBuilder:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._numbers = break_numbers(report)
         self._graphs = {graph.id: graph for graph in report.graphs}
         places = {frame.id: place for place, frame in enumerate(report.frames)}
-        self._home_frame = {break_.id: _home_frame(places, break_) for break_ in report.breaks}
+        self._frame_by_break = {break_.id: _frame_of_break(places, break_) for break_ in report.breaks}
         self._eager_of_frame: dict[str, list[Skipped]] = {}
         self._eager_of_break: dict[str | None, list[Skipped]] = {}
-        for skipped in counted_functions(report, report.skipped):
+        for skipped in functions_worth_counting(report, report.skipped):
             if skipped.frame is not None:
                 self._eager_of_frame.setdefault(skipped.frame, []).append(skipped)
             else:
                 self._eager_of_break.setdefault(skipped.break_, []).append(skipped)
-        known = {frame.id for frame in report.frames}
-        self._called: dict[str | None, list[Frame]] = {}
+        frame_ids = {frame.id for frame in report.frames}
+        self._called_frames: dict[str | None, list[Frame]] = {}
         for frame in report.frames:
-            self._called.setdefault(frame.caller if frame.caller in known else None, []).append(frame)
-        self._seen: set[str] = set()
+            self._called_frames.setdefault(frame.caller if frame.caller in frame_ids else None, []).append(frame)
+        self._visited: set[str] = set()
 
     def items(self) -> list[Item]:
         """Return the calls of the run; steps outside any call come last."""
-        items = [item for frame in self._called.get(None, ()) for item in self._items_of(frame, 0)]
+        items = [item for frame in self._called_frames.get(None, ()) for item in self._items_of(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
         items += [item for frame in self._report.frames for item in self._items_of(frame, 0)]
-        for rest in (*self._eager_of_frame.values(), *self._eager_of_break.values()):
-            items += [RunStep("eager", skipped=skipped) for skipped in rest]
+        for remaining_functions in (*self._eager_of_frame.values(), *self._eager_of_break.values()):
+            items += [RunStep("eager", skipped=skipped) for skipped in remaining_functions]
         return items
 
     def _items_of(self, frame: Frame, depth: int) -> list[Item]:
@@ -579,14 +579,14 @@ class _Course:
         items: list[Item] = []
         while pending:
             current, level = pending.popleft()
-            if current.id in self._seen:
+            if current.id in self._visited:
                 continue
-            self._seen.add(current.id)
-            items += self._own_steps(current)
-            for called in self._called.get(current.id, ()):
+            self._visited.add(current.id)
+            items += self._steps_of_frame(current)
+            for called in self._called_frames.get(current.id, ()):
                 if called.role == "resume" or level >= _MAX_CALLS:
                     pending.append((called, level))
-                elif called.id not in self._seen:
+                elif called.id not in self._visited:
                     items += self._items_of(called, level + 1)
         if len(items) > 1 and frame.role != "resume":
             return [StepsOfCall([frame.function], items)]
@@ -594,12 +594,12 @@ class _Course:
             return [StepsOfCall([frame.function, *items[0].names], items[0].steps)]
         return items
 
-    def _own_steps(self, frame: Frame) -> Iterator[RunStep]:
+    def _steps_of_frame(self, frame: Frame) -> Iterator[RunStep]:
         for name in frame.graphs:
             if name in self._graphs:
                 yield RunStep("graph", graph=self._graphs[name], frame=frame)
         for ident in frame.breaks:
-            if self._home_frame.get(ident) == frame.id:
+            if self._frame_by_break.get(ident) == frame.id:
                 yield RunStep("break", frame=frame, number=self._numbers.get(ident))
             # Functions that Dynamo never traced run eagerly from the first frame that meets the break.
             yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_of_break.pop(ident, ()))
@@ -610,7 +610,7 @@ class _Course:
         )
 
 
-def _home_frame(places: Mapping[str, int], break_: Break) -> str | None:
+def _frame_of_break(places: Mapping[str, int], break_: Break) -> str | None:
     """Return the frame in which a break occurred: the last one that reports it, because callers report first."""
     frames = [event.frame for event in break_.occurrences if event.frame in places]
     return max(frames, key=lambda ident: places[ident or ""], default=None)

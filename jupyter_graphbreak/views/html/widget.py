@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _SCRIPT = Path(__file__).parent / "static" / "widget.js"
 #: The script for a source tree in which the front end has not been built.
-_MARKUP_ONLY = """export default { render({ model, el }) {
+_MARKUP_ONLY_SCRIPT = """export default { render({ model, el }) {
   const show = () => { el.innerHTML = model.get("_html"); };
   model.on("change:_html", show);
   show();
 } };"""
 
 #: Minimum seconds between two progress messages.
-_INTERVAL_S = 0.2
+_MIN_INTERVAL_S = 0.2
 
 
 class ReportWidget(anywidget.AnyWidget):
@@ -40,7 +40,7 @@ class ReportWidget(anywidget.AnyWidget):
     contain them twice.
     """
 
-    _esm = _SCRIPT.read_text(encoding="utf-8") if _SCRIPT.is_file() else _MARKUP_ONLY
+    _esm = _SCRIPT.read_text(encoding="utf-8") if _SCRIPT.is_file() else _MARKUP_ONLY_SCRIPT
 
     _css = str(live_style_sheet())
 
@@ -53,7 +53,7 @@ class ReportWidget(anywidget.AnyWidget):
         super().__init__()
         self._report: Report | None = None
         self._last_progress_at = float("-inf")
-        self.on_msg(self._answer)
+        self.on_msg(self._answer_request)
 
     def show_progress(self, progress: msgspec.Struct) -> None:
         """Show the progress of the run; calls in quick succession are ignored.
@@ -64,7 +64,7 @@ class ReportWidget(anywidget.AnyWidget):
             A struct with the fields ``phase``, ``function``, ``frames``, ``graphs``, ``breaks`` and ``elapsed_s``.
         """
         now = time.monotonic()
-        if self._report is None and now - self._last_progress_at >= _INTERVAL_S:
+        if self._report is None and now - self._last_progress_at >= _MIN_INTERVAL_S:
             self._last_progress_at = now
             self._progress = msgspec.structs.asdict(progress)
 
@@ -82,7 +82,7 @@ class ReportWidget(anywidget.AnyWidget):
         """Return the markup of a report if the widget shows it, so that it need not be rendered again."""
         return str(self._html) if self._report is report else None
 
-    def _answer(self, _: ReportWidget, message: dict[str, Any], __: list[bytes]) -> None:
+    def _answer_request(self, _: ReportWidget, message: dict[str, Any], __: list[bytes]) -> None:
         request, name = message.get("ask"), message.get("list")
         answers: dict[str, Callable[[Report], Any]] = {
             "rest": lambda report: render_rest(report, name),
@@ -93,7 +93,7 @@ class ReportWidget(anywidget.AnyWidget):
             self.send({"asked": request, "list": name, "answer": answers[request](self._report)})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        shown = super()._repr_mimebundle_(**kwargs)
-        metadata: dict[str, Any] = shown[1] if isinstance(shown, tuple) else {}
+        widget_bundle = super()._repr_mimebundle_(**kwargs)
+        metadata: dict[str, Any] = widget_bundle[1] if isinstance(widget_bundle, tuple) else {}
         bundle = running_bundle(self) if self._report is None else mime_bundle(self._report, self)
         return bundle, metadata

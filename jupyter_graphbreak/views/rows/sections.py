@@ -15,15 +15,15 @@ from jupyter_graphbreak.views.words.cost import (
     cost_verdicts,
     coverage_sentences,
     restoring_sentences,
-    startup,
+    startup_sentence,
     time_with,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
-from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
-from jupyter_graphbreak.views.words.lines import break_numbers, graph_colours, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decided_at, helper_of, ordered_paths, path_beside, path_effect
+from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
+from jupyter_graphbreak.views.words.paths import decision_place, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
@@ -36,20 +36,20 @@ from jupyter_graphbreak.views.words.recompilation import (
     shows_advice,
 )
 from jupyter_graphbreak.views.words.remedies import (
-    breaks_of,
     comment_for_cell,
     outcome,
-    own_edit,
+    own_edit_sentence,
     sign_of,
+    target_of,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
 from jupyter_graphbreak.views.words.values import (
     code_of_line,
-    first_note,
     left_out_sentence,
     line_note,
     line_sentence,
+    note_on_first,
     values_sentences,
 )
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict, why_untried
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Graph, Report, Skipped
 
-_MAX_COMPILED = 4
+_MAX_NAMES_OF_COMPILED = 4
 #: At most this many graphs without a CUDA graph get a sentence.
 _MAX_SENTENCES = 50
 
@@ -78,11 +78,11 @@ def compiled_for_report(report: Report) -> str:
         for call in report.compiled
     ]
     names = list(dict.fromkeys(names))
-    if len(names) > _MAX_COMPILED:
-        names = [*names[:_MAX_COMPILED], f"and {len(names) - _MAX_COMPILED} more"]
+    if len(names) > _MAX_NAMES_OF_COMPILED:
+        names = [*names[:_MAX_NAMES_OF_COMPILED], f"and {len(names) - _MAX_NAMES_OF_COMPILED} more"]
     program = "cell" if any(source.kind == "cell" for source in report.sources) else "program"
-    them = "it" if len(names) == 1 else "them"
-    return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {them}"
+    pronoun = "it" if len(names) == 1 else "them"
+    return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {pronoun}"
 
 
 def without_cudagraph(report: Report) -> list[str]:
@@ -98,7 +98,7 @@ def without_cudagraph(report: Report) -> list[str]:
 #: The maximum number of rows per section. Front ends read no more, and saved outputs must stay small.
 MAX_ROWS = 5_000
 #: The maximum number of characters of a label or detail, and of a paragraph.
-_MAX_OF_LABEL, _MAX_OF_PARAGRAPH = 300, 1_000
+_MAX_LABEL_LENGTH, _MAX_PARAGRAPH_LENGTH = 300, 1_000
 _T = TypeVar("_T")
 #: At most this many guards of one function are written out.
 _MAX_GUARDS = 10
@@ -111,21 +111,21 @@ def build_rows(report: Report) -> Rows:
     return Rows(
         version=ROWS_VERSION,
         look=outcome,
-        status=_status(report, text),
+        status=_status_lines(report, text),
         about=about(report),
-        title=_cut(compiled_name(report)),
+        title=_shorten_label(compiled_name(report)),
         sections=[section for make in _SECTIONS if (section := make(report)) is not None],
     )
 
 
 def about(report: Report) -> list[Row]:
     """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
-    edit, works = own_edit(report)
+    edit, works = own_edit_sentence(report)
     rows = [
         Row("edit", edit, "good" if works else "bad"),
         Row("compiled", compiled_for_report(report)),
-        Row("effects", not_run_again(report), "bad"),
-        *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_limit(without_cudagraph(report)))),
+        Row("effects", not_run_again_sentence(report), "bad"),
+        *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first_items(without_cudagraph(report)))),
     ]
     return [row for row in rows if row.label]
 
@@ -135,51 +135,58 @@ def measurements(report: Report) -> list[Section]:
     return [section for make in _MEASUREMENTS if (section := make(report)) is not None]
 
 
-def _status(report: Report, verdict_text: str) -> list[str]:
+def _status_lines(report: Report, verdict_text: str) -> list[str]:
     """Return the status of a run: the verdict, what to do first, and what changed since the last run."""
     advice, changes = advice_beside_verdict(report), report.changes
     since = f"Since the last run: {change_words.headline(changes)}" if changes and changes.breaks else ""
     parts = (verdict_text, f"Do: {advice}" if advice else "", since)
-    return [whole_clauses(" ".join(part.split()), _MAX_OF_LABEL) for part in parts if part]
+    return [whole_clauses(" ".join(part.split()), _MAX_LABEL_LENGTH) for part in parts if part]
 
 
 # The sections.
 
 
-def _changes(report: Report) -> Section | None:
+def _change_section(report: Report) -> Section | None:
     changes = report.changes
     if changes is None:
         return None
-    rows = [Row("figures", _arrows(", ".join(change_words.figures(changes))), "figures")]
+    rows = [Row("figures", _with_arrows(", ".join(change_words.figures(changes))), "figures")]
     locations = {break_.id: break_.location for break_ in report.breaks}
-    for index, change in enumerate(_limit(changes.breaks)):
-        at, code, reason = change_words.describe_change(change)
+    for index, change in enumerate(_first_items(changes.breaks)):
+        place_of_change, code, reason = change_words.describe_change(change)
         rows.append(
             Row(
                 str(index),
-                _cut(code or reason),
+                _shorten_label(code or reason),
                 change.change,
                 is_code=bool(code),
-                details=[change_words.change_status(change), _arrows(_cut(at))],
-                more=[_cut(reason)],
-                spot=_spot(locations.get(change.break_ or "")),
+                details=[change_words.change_status(change), _with_arrows(_shorten_label(place_of_change))],
+                more=[_shorten_label(reason)],
+                spot=_as_spot(locations.get(change.break_ or "")),
             )
         )
     details = [change_words.headline(changes)]
     return Section("change", "Since the last run", rows, len(changes.breaks), details)
 
 
-def _error(report: Report) -> Section | None:
+def _error_section(report: Report) -> Section | None:
     error = report.error
     if error is None:
         return None
     where = [_place_text(report, error.location)] if error.location is not None else []
     label = f"{error.type}: {error.message}" if error.message else error.type
-    row = Row("0", _cut(label), "error", details=where, more=[_paragraph(error.message)], spot=_spot(error.location))
+    row = Row(
+        "0",
+        _shorten_label(label),
+        "error",
+        details=where,
+        more=[_shorten_paragraph(error.message)],
+        spot=_as_spot(error.location),
+    )
     return Section("error", "Errors", [row], 1, form="plain")
 
 
-def _breaks(report: Report) -> Section | None:
+def _break_section(report: Report) -> Section | None:
     ordered = ordered_breaks(report)
     resumes = {resume.id: resume for resume in report.resumes}
     skipped = {function.id: function for function in report.skipped}
@@ -189,17 +196,20 @@ def _breaks(report: Report) -> Section | None:
         eager = [skipped[ident] for ident in break_.skipped if ident in skipped]
         return aftermath_here(report, break_, resumed, eager)
 
-    rows = [_break(report, number, break_, effect_of(break_)) for number, break_ in enumerate(_limit(ordered), start=1)]
-    return _section("break", "Breaks", rows, ordered, form="groups")
+    rows = [
+        _break_row(report, number, break_, effect_of(break_))
+        for number, break_ in enumerate(_first_items(ordered), start=1)
+    ]
+    return _make_section("break", "Breaks", rows, ordered, form="groups")
 
 
-def _break(report: Report, number: int, break_: Break, effect: str) -> Row:
-    at = break_.location
-    code = brief_code(at.code) if at is not None else ""
-    function = "" if at is None or at.function in {None, "<module>"} else at.function or ""
+def _break_row(report: Report, number: int, break_: Break, effect: str) -> Row:
+    location = break_.location
+    code = brief_code(location.code) if location is not None else ""
+    function = "" if location is None or location.function in {None, "<module>"} else location.function or ""
     details = []
-    if at is not None:
-        details = [_place_text(report, at), effect, f"in {function}" if function and code else ""]
+    if location is not None:
+        details = [_place_text(report, location), effect, f"in {function}" if function and code else ""]
     fix, advice = best_remedy(report, break_), guidance(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
@@ -207,109 +217,112 @@ def _break(report: Report, number: int, break_: Break, effect: str) -> Row:
     more = [(break_.explanation or "").partition("\n")[0], step, cost_of(break_)]
     return Row(
         break_.id,
-        _cut(code or function or title_of(break_)),
+        _shorten_label(code or function or title_of(break_)),
         "break",
         name=f"Break {number}",
         sign=str(number),
         is_code=True,
-        details=[_cut(part) for part in details if part],
-        more=[_paragraph(part) for part in more if part],
-        group=_cut(reason_of(break_)),
-        beside=_cut(f"✂{number} {title_of(break_).replace('`', '')}"),
-        spot=_spot(at),
+        details=[_shorten_label(part) for part in details if part],
+        more=[_shorten_paragraph(part) for part in more if part],
+        group=_shorten_label(reason_of(break_)),
+        beside=_shorten_label(f"✂{number} {title_of(break_).replace('`', '')}"),
+        spot=_as_spot(location),
         cost=break_.cost.compile_s if break_.cost is not None else None,
     )
 
 
-def _graphs(report: Report) -> Section | None:
+def _graph_section(report: Report) -> Section | None:
     costs = {frame.id: frame.compile_s for frame in report.frames}
-    begins = {frame.id: frame.location for frame in report.frames}
-    colours, numbers = graph_colours(report), break_numbers(report)
+    frame_locations = {frame.id: frame.location for frame in report.frames}
+    colors, numbers = graph_colors(report), break_numbers(report)
 
     def row(graph: Graph) -> Row:
-        first, begin = graph.lines[:1], begins.get(graph.frame)
-        at = Spot(first[0].source, first[0].line) if first else _spot(begin)
+        first, frame_location = graph.lines[:1], frame_locations.get(graph.frame)
+        spot = Spot(first[0].source, first[0].line) if first else _as_spot(frame_location)
         # The notebook's copy of a very large report contains no operations.
         ops = counted(len(graph.ops), "op") if graph.ops or not graph.lines else ""
-        ends = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
+        end_text = f"ends at break {numbers[graph.break_]}" if graph.break_ in numbers else ""
         return Row(
             graph.id,
-            _cut(graph.name),
+            _shorten_label(graph.name),
             "graph",
             name=f"Graph {graph.id}",
             sign=graph.id,
             is_code=True,
-            details=[part for part in (_spot_text(report, at), ops, ends) if part],
-            spot=at,
+            details=[part for part in (_spot_text(report, spot), ops, end_text) if part],
+            spot=spot,
             cost=costs.get(graph.frame),
-            colour=colours[graph.id],
+            colour=colors[graph.id],
         )
 
-    return _section("graph", "Graphs", map(row, _limit(report.graphs)), report.graphs)
+    return _make_section("graph", "Graphs", map(row, _first_items(report.graphs)), report.graphs)
 
 
-def _skipped(report: Report) -> Section | None:
+def _skipped_section(report: Report) -> Section | None:
     def row(skipped: Skipped) -> Row:
-        at = skipped.location
+        location = skipped.location
         return Row(
             skipped.id,
-            _cut(skipped.function),
+            _shorten_label(skipped.function),
             "eager",
             is_code=True,
             name="Runs eagerly",
-            details=[*([_place_text(report, at)] if at is not None else []), _cut(skipped.reason)],
-            group=_cut(skipped.reason),
-            more=[_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
+            details=[
+                *([_place_text(report, location)] if location is not None else []),
+                _shorten_label(skipped.reason),
+            ],
+            group=_shorten_label(skipped.reason),
+            more=[_shorten_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
             beside="runs eagerly",
-            spot=_spot(at),
+            spot=_as_spot(location),
         )
 
-    return _section("skipped", "Eager", map(row, _limit(report.skipped)), report.skipped)
+    return _make_section("skipped", "Eager", map(row, _first_items(report.skipped)), report.skipped)
 
 
-def _recompiles(report: Report) -> Section | None:
+def _recompile_section(report: Report) -> Section | None:
     functions = listed_recompilations(report)
     costs = {frame.id: frame.compile_s for frame in report.frames}
     rows = []
-    for index, recompilation in enumerate(_limit(functions)):
+    for index, recompilation in enumerate(_first_items(functions)):
         guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
-        variations = [_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
+        variations = [_with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
         remaining = len(recompilation.guards) - 1
-        known = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
-        tried = recompile_remedies(report, recompilation)
+        known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
+        trials = recompile_remedies(report, recompilation)
         fix = best_recompile_remedy(report, recompilation)
         is_advised = shows_advice(report, recompilation)
-        untried = why_untried(report, tried) if tried is not None else ""
+        untried = why_untried(report, trials) if trials is not None else ""
         rows.append(
             Row(
                 str(index),
-                _cut(function_name(report, recompilation)),
+                _shorten_label(function_name(report, recompilation)),
                 "error" if recompilation.limit_hit else "recompile",
-                is_code=not recompilation.is_several,
+                is_code=not recompilation.is_merged,
                 details=[
                     *([_place_text(report, recompilation.location)] if recompilation.location is not None else []),
                     recompilation.times,
-                    *map(_cut, variations[:1]),
+                    *map(_shorten_label, variations[:1]),
                     *([f"and {remaining} more"] if remaining > 0 else []),
                     *([recompilation.warning] if recompilation.warning else []),
-                    *([_cut(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
+                    *([_shorten_label(f"Fix: {fix.title} {sign_of(fix)}")] if fix is not None else []),
                 ],
                 more=[
                     *(
-                        _paragraph(text)
-                        for (guard, _), story in zip(guards, variations, strict=True)
-                        for text in (story, f"Do: {guard.advice}" if guard.advice and is_advised else "")
+                        _shorten_paragraph(text)
+                        for (guard, _), variation in zip(guards, variations, strict=True)
+                        for text in (variation, f"Do: {guard.advice}" if guard.advice and is_advised else "")
                         if text
                     ),
-                    *([_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
-                    *([_paragraph(f"Not tried: {untried}")] if untried else []),
-                    *(map(_paragraph, tried.person) if tried else []),
+                    *([_shorten_paragraph(_fix_sentence(report, fix))] if fix is not None else []),
+                    *([_shorten_paragraph(f"Not tried: {untried}")] if untried else []),
+                    *(map(_shorten_paragraph, trials.person) if trials else []),
                 ],
-                spot=_spot(recompilation.location),
-                cost=sum(known) if known else None,
+                spot=_as_spot(recompilation.location),
+                cost=sum(known_costs) if known_costs else None,
             )
         )
-    return _section("recompile", "Recompiled functions", rows, functions)
+    return _make_section("recompile", "Recompiled functions", rows, functions)
 
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
@@ -318,9 +331,9 @@ def _fix_sentence(report: Report, fix: Remedy) -> str:
     return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
 
 
-def _scopes(report: Report) -> Section | None:
+def _scope_section(report: Report) -> Section | None:
     rows = []
-    for scope in _limit(report.scopes):
+    for scope in _first_items(report.scopes):
         label = scope_label(scope)
         rows.append(
             Row(
@@ -329,139 +342,150 @@ def _scopes(report: Report) -> Section | None:
                 "forbid" if scope.value else "allow",
                 is_code=True,
                 details=[*([_place_text(report, scope.location)] if scope.location is not None else []), label],
-                more=[_paragraph(scope.note)] if scope.note else [],
+                more=[_shorten_paragraph(scope.note)] if scope.note else [],
                 beside=label,
-                spot=_spot(scope.location),
+                spot=_as_spot(scope.location),
             )
         )
-    return _section("scope", "Scopes", rows, report.scopes)
+    return _make_section("scope", "Scopes", rows, report.scopes)
 
 
-def _paths(report: Report) -> Section | None:
+def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
-    for index, path in enumerate(_limit(paths)):
-        at, helper = decided_at(path), helper_of(report, path)
+    for index, path in enumerate(_first_items(paths)):
+        decision, helper = decision_place(path), helper_of(report, path)
         rows.append(
             Row(
                 str(index),
-                _cut(f"{path.function}()"),
+                _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=[*([_place_text(report, at)] if at is not None else []), _cut(path_effect(path))],
-                more=[_paragraph(f"asked in {helper}")] if helper else [],
-                beside=_cut(path_beside(path)),
-                spot=_spot(at),
+                details=[
+                    *([_place_text(report, decision)] if decision is not None else []),
+                    _shorten_label(path_effect(path)),
+                ],
+                more=[_shorten_paragraph(f"asked in {helper}")] if helper else [],
+                beside=_shorten_label(path_beside(path)),
+                spot=_as_spot(decision),
             )
         )
-    return _section("path", "Different when compiled", rows, paths)
+    return _make_section("path", "Different when compiled", rows, paths)
 
 
-def _remedies(report: Report) -> Section | None:
+def _remedy_section(report: Report) -> Section | None:
     remedies = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
     rows = []
-    for remedy in _limit(remedies):
-        at = Spot(remedy.edits[0].source, remedy.edits[0].first_line) if remedy.edits else None
+    for remedy in _first_items(remedies):
+        spot = Spot(remedy.edits[0].source, remedy.edits[0].first_line) if remedy.edits else None
         works = remedy.verdict.startswith("works")
         rows.append(
             Row(
                 remedy.id,
-                _cut(remedy.title),
+                _shorten_label(remedy.title),
                 "good" if works else "note",
                 sign=sign_of(remedy),
-                details=[_cut(breaks_of(report, remedy)), verdict_label(remedy)],
-                more=[_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
-                spot=at,
-                comment=[_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
+                details=[_shorten_label(target_of(report, remedy)), verdict_label(remedy)],
+                more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
+                spot=spot,
+                comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],
             )
         )
-    return _section("remedy", "Remedies", rows, remedies)
+    return _make_section("remedy", "Remedies", rows, remedies)
 
 
-def _cost(report: Report) -> Section | None:
+def _cost_section(report: Report) -> Section | None:
     if report.cost is None:
         return None
-    others = [*coverage_sentences(report), startup(report)]
+    further_sentences = [*coverage_sentences(report), startup_sentence(report)]
     findings = [
         *(CostFinding(sentence) for sentence in cost_verdicts(report)),
         *cost_findings(report),
-        *(CostFinding(sentence) for sentence in others if sentence),
+        *(CostFinding(sentence) for sentence in further_sentences if sentence),
         *startup_findings(report),
     ]
     rows = [
-        Row(str(index), finding.sentence, spot=_spot(finding.location))
-        for index, finding in enumerate(_limit(findings))
+        Row(str(index), finding.sentence, spot=_as_spot(finding.location))
+        for index, finding in enumerate(_first_items(findings))
     ]
-    return _section("cost", "Cost", rows, findings)
+    return _make_section("cost", "Cost", rows, findings)
 
 
-def _check(report: Report) -> Section | None:
+def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
         sentences.append((check_sentence(report, check), "good" if check.equal else "bad"))
         sentences += [(sentence, "note") for sentence in restoring_sentences(check)]
-    return _section_of_sentences("check", "Correctness", sentences)
+    return _sentence_section("check", "Correctness", sentences)
 
 
-def _values(report: Report) -> Section | None:
+def _value_section(report: Report) -> Section | None:
     rows: list[Row] = []
     for number, values in enumerate(report.values or []):
-        for index, (sentence, is_bad, found) in enumerate(values_sentences(report, values)):
-            location = found.location if found is not None else None
-            beside = first_note(found) if found is not None else ""
+        for index, (sentence, is_bad, non_finite) in enumerate(values_sentences(report, values)):
+            location = non_finite.location if non_finite is not None else None
+            beside = note_on_first(non_finite) if non_finite is not None else ""
             look: Look = "bad" if is_bad else "note"
-            rows.append(Row(f"{number}f{index}", _cut(sentence), look, beside=beside, spot=_spot(location)))
+            rows.append(
+                Row(f"{number}f{index}", _shorten_label(sentence), look, beside=beside, spot=_as_spot(location))
+            )
         for index, line in enumerate(values.lines):
             rows.append(
                 Row(
                     f"{number}l{index}",
-                    _cut(line_sentence(report, line)),
-                    details=[_cut(code)] if (code := code_of_line(report, line)) else [],
-                    beside=_cut(line_note(line)),
-                    spot=_spot(line.location),
+                    _shorten_label(line_sentence(report, line)),
+                    details=[_shorten_label(code)] if (code := code_of_line(report, line)) else [],
+                    beside=_shorten_label(line_note(line)),
+                    spot=_as_spot(line.location),
                 )
             )
         if (left_out := left_out_sentence(values)) != "":
             rows.append(Row(f"{number}m", left_out))
     lines = sum(len(values.lines) for values in report.values or [])
-    return Section("value", "Values", list(_limit(rows)), len(rows), [counted(lines, "line")]) if rows else None
+    return Section("value", "Values", list(_first_items(rows)), len(rows), [counted(lines, "line")]) if rows else None
 
 
-def _reproducers(report: Report) -> Section | None:
+def _reproducer_section(report: Report) -> Section | None:
     sentences: list[tuple[str, Look]] = [
-        (reproducer_sentence(report, found), "note" if found.script is not None else "bad")
-        for found in report.reproducers or []
+        (reproducer_sentence(report, reproducer), "note" if reproducer.script is not None else "bad")
+        for reproducer in report.reproducers or []
     ]
-    return _section_of_sentences("reproducer", "Reproducers", sentences)
+    return _sentence_section("reproducer", "Reproducers", sentences)
 
 
-def _notes(report: Report) -> Section | None:
+def _note_section(report: Report) -> Section | None:
     effects, diagnostics = report.effects or [], report.diagnostics
     rows = [
         Row(
             f"effect{index}",
-            _cut(effect.what),
+            _shorten_label(effect.what),
             details=[*([_place_text(report, effect.location)] if effect.location is not None else []), "not run again"],
-            spot=_spot(effect.location),
+            spot=_as_spot(effect.location),
         )
-        for index, effect in enumerate(_limit(effects))
+        for index, effect in enumerate(_first_items(effects))
     ]
     rows += [
-        Row(str(index), _paragraph(note.message), details=[] if note.level == "info" else [note.level])
-        for index, note in enumerate(_limit(diagnostics))
+        Row(str(index), _shorten_paragraph(note.message), details=[] if note.level == "info" else [note.level])
+        for index, note in enumerate(_first_items(diagnostics))
     ]
-    return _section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
+    return _make_section("note", "Notes", rows[:MAX_ROWS], [*effects, *diagnostics])
 
 
 #: Sections of sentences, which every view shows unchanged.
-_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (_cost, _check, _values, _reproducers)
+_MEASUREMENTS: tuple[Callable[[Report], Section | None], ...] = (
+    _cost_section,
+    _check_section,
+    _value_section,
+    _reproducer_section,
+)
 _SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
-    _changes, _error, _breaks, _graphs, _skipped, _recompiles, _paths, _scopes, _remedies, *_MEASUREMENTS, _notes,
+    _change_section, _error_section, _break_section, _graph_section, _skipped_section, _recompile_section,
+    _path_section, _scope_section, _remedy_section, *_MEASUREMENTS, _note_section,
 )  # fmt: skip
 
 
-def _section(
+def _make_section(
     ident: str,
     title: str,
     rows: Iterable[Row],
@@ -471,39 +495,39 @@ def _section(
     return Section(ident, title, list(rows), len(items), form=form) if items else None
 
 
-def _section_of_sentences(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
-    return _section(ident, title, _sentences(sentences), sentences)
+def _sentence_section(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
+    return _make_section(ident, title, _sentence_rows(sentences), sentences)
 
 
-def _sentences(sentences: Sequence[tuple[str, Look]]) -> list[Row]:
-    return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_limit(sentences))]
+def _sentence_rows(sentences: Sequence[tuple[str, Look]]) -> list[Row]:
+    return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_first_items(sentences))]
 
 
-def _limit(items: Sequence[_T]) -> Iterable[_T]:
+def _first_items(items: Sequence[_T]) -> Iterable[_T]:
     return islice(items, MAX_ROWS)
 
 
-def _spot(location: Location | None) -> Spot | None:
+def _as_spot(location: Location | None) -> Spot | None:
     return Spot(location.source, location.line, location.column) if location is not None else None
 
 
 def _place_text(report: Report, location: Location) -> str:
-    return _cut(place(report, without_function(location)))
+    return _shorten_label(place(report, without_function(location)))
 
 
 def _spot_text(report: Report, spot: Spot | None) -> str:
     return _place_text(report, Location(spot.source, spot.line, spot.line)) if spot is not None else ""
 
 
-def _arrows(text: str) -> str:
+def _with_arrows(text: str) -> str:
     return text.replace(" -> ", " → ")
 
 
-def _cut(text: str) -> str:
+def _shorten_label(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MAX_OF_LABEL else f"{text[:_MAX_OF_LABEL]}…"
+    return text if len(text) <= _MAX_LABEL_LENGTH else f"{text[:_MAX_LABEL_LENGTH]}…"
 
 
-def _paragraph(text: str) -> str:
+def _shorten_paragraph(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= _MAX_OF_PARAGRAPH else f"{text[:_MAX_OF_PARAGRAPH]}…"
+    return text if len(text) <= _MAX_PARAGRAPH_LENGTH else f"{text[:_MAX_PARAGRAPH_LENGTH]}…"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from jupyter_graphbreak.report.eager import counted_functions
+from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.plain_text import joined
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: At most this many places, and this many functions, are named.
 _MAX_NAMED = 3
-_WORDS: dict[NoFrame | None, str] = {
+_FRAME_ABSENCE_WORDS: dict[NoFrame | None, str] = {
     "eager": "ran eagerly",
     "compiled before": "compiled before this run",
     "inlined": "compiled with its caller",
@@ -31,27 +31,27 @@ _WORDS: dict[NoFrame | None, str] = {
 def aftermath(report: Report, graph_break: Break) -> list[str]:
     """Describe what happened after a break: where its functions resume, and what runs eagerly."""
     graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
-    before = f"graph {joined(graphs, ', ')}, then " if graphs else ""
+    prefix = f"graph {joined(graphs, ', ')}, then " if graphs else ""
     lines = []
     resumes = nearest_first(graph_break, _parts_by_id(graph_break.resumes, lookup.resumes(report)))
     ran = [resume for resume in resumes if has_run(resume)]
-    places = [_resumed_at(report, resume) for resume in (ran or resumes)]
+    places = [_resume_place_text(report, resume) for resume in (ran or resumes)]
     if places:
         names = {resume.name for resume in ran}
-        others = [resume for resume in resumes if resume.name in names and not has_run(resume)]
-        places += [_untaken_branch(resume) for resume in others]
-        lines.append(f"{before}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
-        before = ""
+        unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
+        places += [_untaken_branch_text(resume) for resume in unreached]
+        lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
+        prefix = ""
     eager = _parts_by_id(graph_break.skipped, lookup.skipped(report))
     if eager:
-        lines.append(before + _eager(report, eager))
-        before = ""
+        lines.append(prefix + _eager_functions_text(report, eager))
+        prefix = ""
     elif any(occurrence.outcome == "skipped" for occurrence in graph_break.occurrences):
-        lines.append(f"{before}the rest of the function runs eagerly")
-        before = ""
+        lines.append(f"{prefix}the rest of the function runs eagerly")
+        prefix = ""
     if graph_break.outcome == "error":
-        lines.append(f"{before}an error" if graphs and before else "an error")
-    return lines or [f"{before}nothing is left to resume"]
+        lines.append(f"{prefix}an error" if graphs and prefix else "an error")
+    return lines or [f"{prefix}nothing is left to resume"]
 
 
 def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume], eager: Iterable[Skipped]) -> str:
@@ -62,31 +62,34 @@ def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume]
     resumes, eager : iterable of Resume, of Skipped
         The resume functions of the break, and the functions that run eagerly because of it.
     """
-    at = graph_break.location
+    location = graph_break.location
     if graph_break.outcome == "error":
         return "an error"
-    if at is None:
+    if location is None:
         return ""
-    own = _function_key(report, at)
-    if any(skipped.location is not None and _function_key(report, skipped.location) == own for skipped in eager):
+    function_of_break = _function_key(report, location)
+    if any(
+        skipped.location is not None and _function_key(report, skipped.location) == function_of_break
+        for skipped in eager
+    ):
         return "runs eagerly"
     resume = next((resume for resume in nearest_first(graph_break, resumes) if has_run(resume)), None)
     if resume is None or resume.location is None:
         return ""
     graph = f" ({resume.graphs[0]})" if resume.graphs else ""
-    if _function_key(report, resume.location) == own:
+    if _function_key(report, resume.location) == function_of_break:
         return f"resumes at {resume.location.line}{graph}"
     return f"resumes at {place(report, resume.location)}{graph}"
 
 
 def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]:
     """Sort resume functions: first those of the function that breaks, then those of its file, then the rest."""
-    at = graph_break.location
+    location = graph_break.location
 
     def distance(resume: Resume) -> int:
-        if at is None or resume.location is None or resume.location.source != at.source:
+        if location is None or resume.location is None or resume.location.source != location.source:
             return 2
-        return int(resume.location.function != at.function)
+        return int(resume.location.function != location.function)
 
     return sorted(resumes, key=distance)
 
@@ -98,7 +101,7 @@ def has_run(resume: Resume) -> bool:
 
 def frame_absence(resume: Resume) -> str:
     """Return why a resume function has no frames."""
-    return _WORDS[resume.no_frame]
+    return _FRAME_ABSENCE_WORDS[resume.no_frame]
 
 
 def _parts_by_id(idents: Iterable[str], parts: dict[str, _T]) -> list[_T]:
@@ -111,14 +114,14 @@ def _function_key(report: Report, location: Location) -> tuple[str, str]:
     return location.source, function_of(report, location)
 
 
-def _resumed_at(report: Report, resume: Resume) -> str:
+def _resume_place_text(report: Report, resume: Resume) -> str:
     where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
     if resume.graphs:
         return f"{where} (graph {joined(resume.graphs, ', ')})"
     return where if resume.frames else f"{where} ({frame_absence(resume)})"
 
 
-def _untaken_branch(resume: Resume) -> str:
+def _untaken_branch_text(resume: Resume) -> str:
     return "the other branch was not taken" if resume.no_frame == "not reached" else "the other branch may have run"
 
 
@@ -127,11 +130,11 @@ def _join_first(words: Sequence[str], separator: str) -> str:
     return separator.join(words[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _eager(report: Report, functions: Sequence[Skipped]) -> str:
-    named = counted_functions(report, functions) or functions
+def _eager_functions_text(report: Report, functions: Sequence[Skipped]) -> str:
+    named_functions = functions_worth_counting(report, functions) or functions
     names = dict.fromkeys(
         f"{function_of(report, skipped.location) if skipped.location is not None else skipped.function} "
         f"({place(report, without_function(skipped.location))})"
-        for skipped in named
+        for skipped in named_functions
     )
     return f"{'runs' if len(names) == 1 else 'run'} eagerly: {_join_first(list(names), ', ')}"

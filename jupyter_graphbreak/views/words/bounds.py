@@ -39,7 +39,7 @@ _MAX_ALL_NESTED = 400_000
 #: The maximum number of characters of a name, of a sentence, of source text, code or a change, and of all texts.
 _MAX_NAME = 500
 _MAX_SENTENCE = 20_000
-_MAX_ONE_TEXT = 2_000_000
+_MAX_SOURCE_TEXT = 2_000_000
 _MAX_TEXT = 32_000_000
 #: The maximum number of lines of one text, and of all multi-line texts.
 _MAX_LINES = 20_000
@@ -47,15 +47,15 @@ _MAX_LINES_IN_ALL = 400_000
 #: The maximum number of lines that one location covers.
 _MAX_PLACE_LINES = 20_000
 _LAST_LINE = 10**9
-_MAX_NUMBER = 2**53
+_MAX_ABS_NUMBER = 2**53
 #: Maximum nesting of a value of unknown type, such as a setting.
 _MAX_NESTING = 20
 #: Fields that contain sentences, and fields that contain source text or code; all others contain names.
-_SENTENCES = frozenset({
+_SENTENCE_FIELDS = frozenset({
     "explanation", "context", "hints", "reason", "message", "guard", "differences", "person", "what", "text", "title",
     "code",
 })  # fmt: skip
-_TEXTS = {
+_TEXT_FIELDS = {
     (Segment, "text"), (Graph, "code"), (Edit, "old"), (Edit, "new"), (Remedy, "patch"), (Remedy, "code"),
     (Reproducer, "script"), (Reproducer, "issue"),
 }  # fmt: skip
@@ -66,8 +66,8 @@ _T = TypeVar("_T")
 
 def bounded(part: _T) -> _T:
     """Return a part of a report, or of a job or comparison, with its lists and texts limited."""
-    kind: Any = type(part)
-    shown: _T = _limiter(kind)(part, _Bounds(), "", kind)
+    type_of_part: Any = type(part)
+    shown: _T = _limiter(type_of_part)(part, _Bounds(), "", type_of_part)
     return shown
 
 
@@ -90,12 +90,12 @@ class _Bounds:
     """Limits one report and counts what it leaves out."""
 
     def __init__(self) -> None:
-        self.within = _MAX_ALL_NESTED
+        self.entries_left = _MAX_ALL_NESTED
         self.text = _MAX_TEXT
         self.lines = _MAX_LINES_IN_ALL
         self.cut_lists: dict[str, tuple[int, int]] = {}
         self.cut_texts = 0
-        self.cut_within = 0
+        self.cut_entries = 0
 
     def report(self, report: Report) -> Report:
         changed: dict[str, Any] = {}
@@ -122,8 +122,8 @@ class _Bounds:
                 shown = list(reversed(unique.values()))
         if len(shown) > MAX_PARTS:
             if name == "breaks" and report.order:
-                first = set(report.order[:MAX_PARTS])
-                shown = sorted(shown, key=lambda item: item.id not in first)
+                first_ids = set(report.order[:MAX_PARTS])
+                shown = sorted(shown, key=lambda item: item.id not in first_ids)
             shown = shown[:MAX_PARTS]
         if len(shown) < len(items):
             self.cut_lists[name] = len(shown), len(items)
@@ -132,21 +132,23 @@ class _Bounds:
     def _notes(self) -> Iterable[Diagnostic]:
         """Yield notes about the parts left out."""
         if self.cut_lists:
-            parts = [f"{shown} of {total} {_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()]
+            parts = [
+                f"{shown} of {total} {_LIST_NOUNS.get(name, name)}" for name, (shown, total) in self.cut_lists.items()
+            ]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")
-        if self.cut_within:
-            yield Diagnostic("warning", f"{self.cut_within} entries of long lists within this report are not shown.")
+        if self.cut_entries:
+            yield Diagnostic("warning", f"{self.cut_entries} entries of long lists within this report are not shown.")
         if self.cut_texts:
             yield Diagnostic("warning", f"{self.cut_texts} texts of this report are too long to show in full.")
 
     def items(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list."""
-        most = min(_MAX_NESTED, self.within)
-        self.within -= min(len(items), most)
-        if len(items) <= most:
+        max_items = min(_MAX_NESTED, self.entries_left)
+        self.entries_left -= min(len(items), max_items)
+        if len(items) <= max_items:
             return items
-        self.cut_within += len(items) - most
-        return items[:most]
+        self.cut_entries += len(items) - max_items
+        return items[:max_items]
 
     def string(self, text: str, limit: int) -> str:
         """Return a text, truncated if it is too long."""
@@ -156,18 +158,18 @@ class _Bounds:
         limit = min(limit, self.text)
         shown = text if len(text) <= limit else f"{text[:limit]}…"
         if "\n" in shown:
-            most = min(_MAX_LINES, self.lines)
-            number = shown.count("\n")
-            if number > most:
-                shown = "\n".join([*shown.split("\n", most)[:most], "…"])
-            self.lines -= min(number, most)
+            max_lines = min(_MAX_LINES, self.lines)
+            line_breaks = shown.count("\n")
+            if line_breaks > max_lines:
+                shown = "\n".join([*shown.split("\n", max_lines)[:max_lines], "…"])
+            self.lines -= min(line_breaks, max_lines)
         self.cut_texts += shown is not text
         self.text -= min(len(shown), self.text)
         return shown
 
 
 #: Readable names of lists, if they differ from the field names.
-_NOUNS = {
+_LIST_NOUNS = {
     "skipped": "eager functions",
     "order": "places in the order of breaks",
     "cudagraph_skips": "graphs without a CUDA graph",
@@ -181,39 +183,39 @@ _NOUNS = {
 
 
 @cache
-def _fields(kind: type) -> list[tuple[str, Any]]:
+def _fields(struct_type: type) -> list[tuple[str, Any]]:
     """Return the fields of a class whose values can be too large, with their types."""
-    fields = ((field.name, field.type) for field in msgspec.structs.fields(kind))
+    fields = ((field.name, field.type) for field in msgspec.structs.fields(struct_type))
     return [(name, type_) for name, type_ in fields if type_ is not bool and get_origin(type_) is not Literal]
 
 
 @cache
-def _limiter(kind: Any) -> Callable[[Any, _Bounds, str, type], Any]:
+def _limiter(type_: Any) -> Callable[[Any, _Bounds, str, type], Any]:
     """Return the function that limits values of a type; it returns the same object if there is nothing to do."""
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, type_arguments = get_origin(type_), get_args(type_)
     if origin in {Union, types.UnionType}:
-        others = [part for part in inner if part is not type(None)]
-        if len(others) == 1 and others[0] is not float:
-            bound = _limiter(others[0])
-            return lambda value, bounds, name, owner: None if value is None else bound(value, bounds, name, owner)
+        other_types = [part for part in type_arguments if part is not type(None)]
+        if len(other_types) == 1 and other_types[0] is not float:
+            limit = _limiter(other_types[0])
+            return lambda value, bounds, name, owner: None if value is None else limit(value, bounds, name, owner)
         return _limit_any
     if origin is list:
-        return _list_limiter(_limiter(inner[0]))
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return _struct_limiter(kind)
-    if kind is str:
+        return _list_limiter(_limiter(type_arguments[0]))
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        return _struct_limiter(type_)
+    if type_ is str:
         return _limit_string
-    if kind is float:
+    if type_ is float:
         return lambda value, _bounds, _name, _owner: _finite(value, 0.0)
-    if kind in {bool, type(None)} or origin is Literal:
+    if type_ in {bool, type(None)} or origin is Literal:
         return lambda value, _bounds, _name, _owner: value
     return _limit_any
 
 
 def _limit_string(value: str, bounds: _Bounds, name: str, owner: type) -> str:
-    if (owner, name) in _TEXTS:
-        return bounds.string(value, _MAX_ONE_TEXT)
-    return bounds.string(value, _MAX_SENTENCE if name in _SENTENCES else _MAX_NAME)
+    if (owner, name) in _TEXT_FIELDS:
+        return bounds.string(value, _MAX_SOURCE_TEXT)
+    return bounds.string(value, _MAX_SENTENCE if name in _SENTENCE_FIELDS else _MAX_NAME)
 
 
 def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int = 0) -> Any:
@@ -223,12 +225,16 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, float):
         return value if owner is ValueRange and math.isfinite(value) else _finite(value, None)
     if isinstance(value, int):
-        return value if -_MAX_NUMBER <= value <= _MAX_NUMBER else math.copysign(_MAX_NUMBER, value).__trunc__()
+        return (
+            value if -_MAX_ABS_NUMBER <= value <= _MAX_ABS_NUMBER else math.copysign(_MAX_ABS_NUMBER, value).__trunc__()
+        )
     if isinstance(value, (list, dict)) and depth >= _MAX_NESTING:
-        bounds.cut_within += 1
+        bounds.cut_entries += 1
         return "…"
     if isinstance(value, list):
-        return _unchanged(value, [_limit_any(item, bounds, name, owner, depth + 1) for item in bounds.items(value)])
+        return _keep_if_identical(
+            value, [_limit_any(item, bounds, name, owner, depth + 1) for item in bounds.items(value)]
+        )
     if isinstance(value, dict):
         items = bounds.items(list(value.items()))
         limited = {_limit_string(str(key), bounds, "", owner): _limit_any(item, bounds, name, owner, depth + 1)
@@ -240,19 +246,19 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
 def _finite(value: float, default: float | None) -> float | None:
     if not math.isfinite(value):
         return default
-    return value if abs(value) <= _MAX_NUMBER else math.copysign(_MAX_NUMBER, value)
+    return value if abs(value) <= _MAX_ABS_NUMBER else math.copysign(_MAX_ABS_NUMBER, value)
 
 
-def _list_limiter(bound: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[Any, _Bounds, str, type], Any]:
+def _list_limiter(limit: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[Any, _Bounds, str, type], Any]:
     def limit_list(value: list[Any], bounds: _Bounds, name: str, owner: type) -> list[Any]:
         # Top-level lists are already limited, and do not count against the budget of nested lists.
         items = value if issubclass(owner, Report) else bounds.items(value)
-        return _unchanged(value, [bound(item, bounds, name, owner) for item in items])
+        return _keep_if_identical(value, [limit(item, bounds, name, owner) for item in items])
 
     return limit_list
 
 
-def _unchanged(old: list[Any], new: list[Any]) -> list[Any]:
+def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
     """Return the old list if the new one contains the same objects."""
     return old if len(old) == len(new) and all(map(_is_identical, old, new)) else new
 
@@ -261,25 +267,25 @@ def _is_identical(one: object, other: object) -> bool:
     return one is other
 
 
-def _struct_limiter(kind: type) -> Callable[[Any, _Bounds, str, type], Any]:
-    finish = _FINISH.get(kind, _identity)
+def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:
+    validate = _VALIDATORS.get(struct_type, _return_unchanged)
     limiters: list[tuple[str, Any]] = []  # filled at the first value, since a class may contain itself
 
     def limit_struct(value: Any, bounds: _Bounds, _name: str, _owner: type) -> Any:
         if not limiters:
-            limiters.extend((name, _limiter(type_)) for name, type_ in _fields(kind))
+            limiters.extend((name, _limiter(type_)) for name, type_ in _fields(struct_type))
         changed = {}
-        for name, bound in limiters:
+        for name, limit in limiters:
             old = getattr(value, name)
-            new = bound(old, bounds, name, kind)
+            new = limit(old, bounds, name, struct_type)
             if new is not old:
                 changed[name] = new
-        return finish(msgspec.structs.replace(value, **changed) if changed else value)
+        return validate(msgspec.structs.replace(value, **changed) if changed else value)
 
     return limit_struct
 
 
-def _identity(value: _T) -> _T:
+def _return_unchanged(value: _T) -> _T:
     return value
 
 
@@ -296,15 +302,15 @@ def _valid_location(place: Location) -> Location:
 
 def _with_valid_line(part: Any, name: str) -> Any:
     line = getattr(part, name)
-    proper = min(max(line, 0), _LAST_LINE)
-    return part if proper == line else msgspec.structs.replace(part, **{name: proper})
+    valid_line = min(max(line, 0), _LAST_LINE)
+    return part if valid_line == line else msgspec.structs.replace(part, **{name: valid_line})
 
 
 def _valid_spread(time: Spread) -> Spread:
     return time if time.runs > 0 else msgspec.structs.replace(time, runs=1)
 
 
-_FINISH: dict[type, Callable[[Any], Any]] = {
+_VALIDATORS: dict[type, Callable[[Any], Any]] = {
     Location: _valid_location,
     Segment: lambda segment: _with_valid_line(segment, "first_line"),
     GraphLine: lambda line: _with_valid_line(line, "line"),
@@ -316,18 +322,18 @@ def _without_dangling_references(report: Report) -> Report:
     """Return a report without cycles, whose settings and error refer only to existing parts."""
     changed: dict[str, Any] = {}
     scopes = {scope.id for scope in report.scopes}
-    cyclic_scopes = _cycle_links({scope.id: scope.parent for scope in report.scopes})
-    _replace(changed, "scopes", report.scopes, lambda scope: _without_field(scope, "parent", cyclic_scopes))
-    cyclic_frames = _cycle_links({frame.id: frame.caller for frame in report.frames})
-    _replace(changed, "frames", report.frames, lambda frame: _without_field(frame, "caller", cyclic_frames))
-    _replace(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
+    cyclic_scopes = _ids_closing_cycles({scope.id: scope.parent for scope in report.scopes})
+    _replace_list(changed, "scopes", report.scopes, lambda scope: _without_field(scope, "parent", cyclic_scopes))
+    cyclic_frames = _ids_closing_cycles({frame.id: frame.caller for frame in report.frames})
+    _replace_list(changed, "frames", report.frames, lambda frame: _without_field(frame, "caller", cyclic_frames))
+    _replace_list(changed, "breaks", report.breaks, lambda break_: _with_known_scopes(break_, scopes))
     if report.error is not None and report.error.break_ not in {None, *(break_.id for break_ in report.breaks)}:
         changed["error"] = msgspec.structs.replace(report.error, break_=None)
     return msgspec.structs.replace(report, **changed) if changed else report
 
 
-def _replace(changed: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
-    limited = _unchanged(items, [convert(item) for item in items])
+def _replace_list(changed: dict[str, Any], name: str, items: list[_T], convert: Callable[[_T], _T]) -> None:
+    limited = _keep_if_identical(items, [convert(item) for item in items])
     if limited is not items:
         changed[name] = limited
 
@@ -345,18 +351,18 @@ def _with_known_scopes(break_: Break, scopes: set[str]) -> Break:
     return msgspec.structs.replace(break_, setting=Setting(setting.value, setting.rules, scope, chain))
 
 
-def _cycle_links(parents: dict[str, str | None]) -> set[str]:
+def _ids_closing_cycles(parents: dict[str, str | None]) -> set[str]:
     """Return the ids whose parent link closes a cycle, one per cycle."""
     closing: set[str] = set()
-    done: set[str] = set()
+    visited: set[str] = set()
     for start in parents:
         path: set[str] = set()
-        at: str | None = start
-        while at is not None and at in parents and at not in done:
-            path.add(at)
-            if parents[at] in path:
-                closing.add(at)
+        current: str | None = start
+        while current is not None and current in parents and current not in visited:
+            path.add(current)
+            if parents[current] in path:
+                closing.add(current)
                 break
-            at = parents[at]
-        done |= path
+            current = parents[current]
+        visited |= path
     return closing

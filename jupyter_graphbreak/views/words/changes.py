@@ -20,20 +20,24 @@ def headline(changes: Changes) -> str:
     """Summarize what changed about the breaks: "1 break gone, 2 new; cannot compare 1 break: ..."."""
     numbers = Counter(change.change for change in changes.breaks)
     parts = [(kind, numbers[kind]) for kind in ("gone", "new", "moved") if numbers[kind]]
-    unknown, same = numbers["unknown"], len(changes.same)
+    unknown_count, same_count = numbers["unknown"], len(changes.same)
     if parts:
         (first, number), *rest = parts
-        known = ", ".join([f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)])
-    elif same:
-        known = f"the same {counted(same, 'break') if same > 1 else 'break'}"
-    elif unknown or not _is_comparable(changes):
-        known = ""
+        known_changes = ", ".join(
+            [f"{counted(number, 'break')} {first}", *(f"{number} {kind}" for kind, number in rest)]
+        )
+    elif same_count:
+        known_changes = f"the same {counted(same_count, 'break') if same_count > 1 else 'break'}"
+    elif unknown_count or not _is_comparable(changes):
+        known_changes = ""
     else:
-        known = "no break then or now"
-    what = f"cannot compare {counted(unknown, 'break')}" if unknown else "cannot compare everything"
-    if not known and not unknown:
-        what = "cannot compare"
-    return "; ".join(filter(None, [known, f"{what}: {_not_recompiled(changes)}" if changes.reused else ""]))
+        known_changes = "no break then or now"
+    incomparable = f"cannot compare {counted(unknown_count, 'break')}" if unknown_count else "cannot compare everything"
+    if not known_changes and not unknown_count:
+        incomparable = "cannot compare"
+    return "; ".join(
+        filter(None, [known_changes, f"{incomparable}: {_not_recompiled_text(changes)}" if changes.reused else ""])
+    )
 
 
 def figures(changes: Changes) -> list[str]:
@@ -51,15 +55,15 @@ def figures(changes: Changes) -> list[str]:
         ("eager", before.summary.skipped, after.summary.skipped),
         ("recompiles", before.summary.recompiles, after.summary.recompiles),
     ]
-    lines = [f"{noun} {_arrow(str(old), str(new))}" for noun, old, new in numbers if old or new]
+    lines = [f"{noun} {_old_to_new(str(old), str(new))}" for noun, old, new in numbers if old or new]
     old_s, new_s = before.timing.compile_s, after.timing.compile_s
     if old_s is not None and new_s is not None:
-        lines.append(f"compiling {_arrow(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
+        lines.append(f"compiling {_old_to_new(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
     hits = before.timing.cache_hits, after.timing.cache_hits
     if old_s is not None and new_s is not None and hits[0] != hits[1]:
-        lines.append(f"graphs from Inductor's cache {_arrow(*(str(number or 0) for number in hits))}")
+        lines.append(f"graphs from Inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
     if before.status != after.status:
-        lines.append(_arrow(before.status, after.status))
+        lines.append(_old_to_new(before.status, after.status))
     if changes.reused:
         lines[0] = f"of what both runs compiled: {lines[0]}"
     return lines
@@ -70,7 +74,7 @@ def _is_comparable(changes: Changes) -> bool:
     return not changes.reused or bool(changes.before.summary.frames and changes.after.summary.frames)
 
 
-def _not_recompiled(changes: Changes) -> str:
+def _not_recompiled_text(changes: Changes) -> str:
     """Name the functions that only one run compiled: "this run did not compile norm (PyTorch still had the code)"."""
     sentences = []
     for run, label in (("after", "this run"), ("before", "the run before")):
@@ -83,13 +87,13 @@ def _not_recompiled(changes: Changes) -> str:
 
 def describe_change(change: BreakChange) -> tuple[str, str, str]:
     """Return the place of a break in the later or the earlier run, its expression and its reason."""
-    at = _place(change.after or change.before)
+    place_text = _change_place_text(change.after or change.before)
     if change.change == "moved":
-        at = _arrow(_place(change.before), at)
+        place_text = _old_to_new(_change_place_text(change.before), place_text)
     if change.function and change.function != "<module>":
-        at += f" in {change.function}"
+        place_text += f" in {change.function}"
     code = " ".join((change.code or "").split())
-    return at, code, reason_of(change)
+    return place_text, code, reason_of(change)
 
 
 def change_status(change: BreakChange) -> str:
@@ -101,11 +105,11 @@ def change_status(change: BreakChange) -> str:
     return "not compiled again: PyTorch still had the code"
 
 
-def _place(place: BreakPlace | None) -> str:
+def _change_place_text(place: BreakPlace | None) -> str:
     if place is None:
         return "an unknown place"
     return f"{place.name}:{place.line}" if place.name else f"line {place.line}"
 
 
-def _arrow(old: str, new: str) -> str:
+def _old_to_new(old: str, new: str) -> str:
     return old if old == new else f"{old} -> {new}"

@@ -32,7 +32,7 @@ _MIN_REPEATS = 3
 _MIN_BLOCK_SAVING = 0.4
 
 
-def startup(report: Report) -> str:
+def startup_sentence(report: Report) -> str:
     """Return which functions took longest to compile; empty if compilation was short.
 
     "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 5.9 s for 2 more functions; 2.1 s
@@ -41,34 +41,36 @@ def startup(report: Report) -> str:
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
-        times[_name(report, frame)] += frame.compile_s or 0.0
-    whole = sum(times.values())
-    if whole < _MIN_COMPILE_S:
+        times[_frame_name(report, frame)] += frame.compile_s or 0.0
+    total = sum(times.values())
+    if total < _MIN_COMPILE_S:
         return ""
     longest = sorted(times.items(), key=lambda item: -item[1])
     parts = [f"{seconds:.1f} s for {name}" for name, seconds in longest[:_MAX_NAMED] if seconds >= _NOTABLE_S]
     rest = longest[_MAX_NAMED:]
     if sum(seconds for _, seconds in rest) >= _NOTABLE_S:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
-    again = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
-    sentences = [f"start-up: {whole:.1f} s of compiling: {', '.join(parts)}"]
+    recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
+    sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
     sentences += (
-        [f"{again:.1f} s of it was spent on recompiles, {_waiting_calls(report)}"] if again >= _NOTABLE_S else []
+        [f"{recompile_s:.1f} s of it was spent on recompiles, {_waiting_calls_text(report)}"]
+        if recompile_s >= _NOTABLE_S
+        else []
     )
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
 
-def _waiting_calls(report: Report) -> str:
+def _waiting_calls_text(report: Report) -> str:
     """Return how many calls waited for recompiles: "for which 3 calls waited".
 
     Frames that one call compiles again, such as a function and its resume function, count once.
     """
-    by_function: defaultdict[str | None, int] = defaultdict(int)
+    recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:
-        by_function[frame.recompile_of] += frame.recompile_of is not None
+        recompiles_by_function[frame.recompile_of] += frame.recompile_of is not None
     entries = {frame.id for frame in report.frames if frame.role == "entry"}
-    calls = sum(count for first, count in by_function.items() if first in entries)
-    calls = max(calls, *by_function.values())
+    calls = sum(count for first, count in recompiles_by_function.items() if first in entries)
+    calls = max(calls, *recompiles_by_function.values())
     return f"for which {counted(calls, 'call')} waited"
 
 
@@ -84,7 +86,7 @@ def _cache_sentence(report: Report) -> list[str]:
 
 def _block_sentence(report: Report) -> list[str]:
     """Name the block of a model that a graph repeats, if compiling it alone would save time."""
-    block = max(filter(None, map(repeated, report.graphs)), key=lambda block: block.saving, default=None)
+    block = max(filter(None, map(largest_repeated_block, report.graphs)), key=lambda block: block.saving, default=None)
     is_measured = report.cost is not None and any(entry.regions is not None for entry in report.cost.entries)
     if block is None or block.saving < _MIN_BLOCK_SAVING or is_measured:
         return []
@@ -108,7 +110,7 @@ class Block:
         return self.share * (1 - 1 / self.times)
 
 
-def repeated(graph: Graph) -> Block | None:
+def largest_repeated_block(graph: Graph) -> Block | None:
     """Return the largest block of operations that a graph repeats; ``None`` if there is none.
 
     Operations are identified by line and target. One that recurs at equal distances belongs to such a block. The block
@@ -135,11 +137,15 @@ def repeated(graph: Graph) -> Block | None:
         if location is not None:
             spans.setdefault(location.function, []).append(number)
     widest = max(spans.values(), key=lambda span: span[-1] - span[0])
-    begin = graph.ops[widest[0]].location
-    return Block(graph.id, begin, len(positions), covered / len(graph.ops)) if begin is not None else None
+    start_of_block = graph.ops[widest[0]].location
+    return (
+        Block(graph.id, start_of_block, len(positions), covered / len(graph.ops))
+        if start_of_block is not None
+        else None
+    )
 
 
-def _name(report: Report, frame: Frame) -> str:
+def _frame_name(report: Report, frame: Frame) -> str:
     begin = frame.location
     if frame.module is not None:
         return f"{one_line(frame.module)}.forward"
@@ -210,16 +216,19 @@ def cost_verdicts(report: Report) -> list[str]:
         return []
     several = len(cost.entries) > 1
     entries = cost.entries[:_MAX_ENTRIES]
-    return [(f"{entry.function}: " if several else "") + _verdict(report, entry) for entry in entries]
+    return [(f"{entry.function}: " if several else "") + _entry_verdict(report, entry) for entry in entries]
 
 
-def _verdict(report: Report, entry: EntryCost) -> str:
+def _entry_verdict(report: Report, entry: EntryCost) -> str:
     if not entry.settled:
         return "not measured: it was still being compiled during the measurement"
     times = f"({time_text(entry.compiled.median_us)} against {time_text(entry.eager.median_us)})"
-    parts = [f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}", *_guard_time(entry)]
+    parts = [
+        f"compiled, a call is {_compared_with_eager(entry.eager, entry.compiled)} {times}",
+        *_guard_time_text(entry),
+    ]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
-        name = _without_breaks(report, remedied.remedies)
+        name = _without_breaks_text(report, remedied.remedies)
         if overlap(remedied.time, entry.compiled):
             parts.append(f"{name}: no measurable effect")
         else:
@@ -240,7 +249,7 @@ def _compared_with_eager(eager: Spread, measured: Spread) -> str:
     return f"{ratio:.0f} times {word} than eager" if ratio >= 10 else f"{ratio:.1f} times {word} than eager"  # noqa: PLR2004
 
 
-def _guard_time(entry: EntryCost) -> list[str]:
+def _guard_time_text(entry: EntryCost) -> list[str]:
     """Return the time to choose, enter and leave compiled code, if it is a large part of the call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
     return (
@@ -250,15 +259,15 @@ def _guard_time(entry: EntryCost) -> list[str]:
     )
 
 
-def _without_breaks(report: Report, ids: Iterable[str]) -> str:
+def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
     """Name the breaks that remedies remove: "without break 1"."""
     remedies, numbers = lookup.remedies(report), break_numbers(report)
     applied = [remedies[ident] for ident in itertools.islice(ids, _MAX_REMEDIED) if ident in remedies]
-    known = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
-    if not known:
+    removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
+    if not removed_numbers:
         return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
-    names = " and ".join(filter(None, [", ".join(map(str, known[:-1])), str(known[-1])]))
-    return f"without break{'s' if len(known) > 1 else ''} {names}"
+    names = " and ".join(filter(None, [", ".join(map(str, removed_numbers[:-1])), str(removed_numbers[-1])]))
+    return f"without break{'s' if len(removed_numbers) > 1 else ''} {names}"
 
 
 def coverage_sentences(report: Report) -> list[str]:
@@ -269,18 +278,18 @@ def coverage_sentences(report: Report) -> list[str]:
     several = len(cost.entries) > 1
     sentences = []
     for entry in cost.entries[:_MAX_ENTRIES]:
-        parts = [_coverage(entry.coverage)] if entry.coverage is not None else []
-        parts += _processor_time(entry)
+        parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
+        parts += _processor_time_text(entry)
         if entry.break_even_calls is not None:
             parts.append(f"compiling pays off after {counted(entry.break_even_calls, 'call')}")
-        parts += _time_in_run(entry)
-        parts += _device_work(entry)
+        parts += _time_in_run_text(entry)
+        parts += _device_work_text(entry)
         if parts:
             sentences.append((f"{entry.function}: " if several else "") + "; ".join(parts))
     return sentences
 
 
-def _time_in_run(entry: EntryCost) -> list[str]:
+def _time_in_run_text(entry: EntryCost) -> list[str]:
     """Return the time of the warm calls of the run itself, in which nothing was compiled."""
     time = entry.in_run
     if time is None:
@@ -289,14 +298,14 @@ def _time_in_run(entry: EntryCost) -> list[str]:
     return [f"in the run itself {time.runs} warm calls took {time_text(time.median_us)} each ({spread})"]
 
 
-def _device_work(entry: EntryCost) -> list[str]:
+def _device_work_text(entry: EntryCost) -> list[str]:
     """Return the work that a call gives a CUDA device: "a call launches 12 kernels (eager 48), waits for ..."."""
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []
     graphs = f" and {counted(compiled.graph_launches, 'CUDA graph')}" if compiled.graph_launches else ""
     launches = f"launches {counted(compiled.launches, 'kernel')}{graphs} (eager {eager.launches})"
-    waits = f"waits for the device {counted(compiled.synchronisations, 'time')} (eager {eager.synchronisations})"
+    waits = f"waits for the device {counted(compiled.synchronizations, 'time')} (eager {eager.synchronizations})"
     memory = f"takes up to {memory_text(compiled.peak_bytes)} of its memory (eager {memory_text(eager.peak_bytes)})"
     return [f"a call {launches}, {waits}, {memory}"]
 
@@ -311,17 +320,17 @@ def memory_text(nbytes: int) -> str:
     return f"{amount:.1f} GiB"
 
 
-def _processor_time(entry: EntryCost) -> list[str]:
+def _processor_time_text(entry: EntryCost) -> list[str]:
     """Return the processor time of a call if it differs from wall-clock time: several processors work, or they wait."""
     times = [(time.processor_us, time.median_us) for time in (entry.compiled, entry.eager)]
-    known = [(worked, us) for worked, us in times if worked is not None]
-    if len(known) < len(times) or all(abs(worked - us) <= _NOTABLE_DIFFERENCE * us for worked, us in known):
+    known_times = [(worked, us) for worked, us in times if worked is not None]
+    if len(known_times) < len(times) or all(abs(worked - us) <= _NOTABLE_DIFFERENCE * us for worked, us in known_times):
         return []
-    compiled, eager = (time_text(worked) for worked, _ in known)
+    compiled, eager = (time_text(worked) for worked, _ in known_times)
     return [f"processor time: {compiled} a call, {eager} eagerly"]
 
 
-def _coverage(coverage: Coverage) -> str:
+def _coverage_text(coverage: Coverage) -> str:
     all_ops = coverage.compiled_ops + coverage.eager_ops
     if coverage.compiled_ops == 0:
         return f"nothing ran compiled: {counted(all_ops, 'operation')} ran eagerly"
@@ -336,7 +345,7 @@ def break_time(report: Report, break_: Break) -> str:
     """
     measured, outside = _measured_by_break(report)
     if break_.id in measured:
-        return _time_saved(*measured[break_.id])
+        return _time_saved_text(*measured[break_.id])
     us = outside.get(break_.id)
     return f"{time_text(us)} of each call is spent outside graphs at this break" if us is not None else ""
 
@@ -346,8 +355,8 @@ def saving_of(report: Report, break_: Break) -> str:
     entry, best = _measured_by_break(report)[0].get(break_.id, (None, None))
     if entry is None or best is None or overlap(best.time, entry.compiled):
         return ""
-    saved, whole = entry.compiled.median_us - best.time.median_us, entry.compiled.median_us
-    return f"costs {time_text(saved)} of {time_text(whole)} per call" if saved > 0 else ""
+    saved_us, compiled_us = entry.compiled.median_us - best.time.median_us, entry.compiled.median_us
+    return f"costs {time_text(saved_us)} of {time_text(compiled_us)} per call" if saved_us > 0 else ""
 
 
 def time_with(report: Report, remedy: Remedy) -> str:
@@ -380,33 +389,35 @@ def _times_with(report: Report, remedy: Remedy) -> tuple[Spread | None, Spread |
 @per_report
 def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, RemediedCost]], dict[str, float]]:
     """Return the measurements of each break: the fastest run with only its remedies, and the time outside graphs."""
-    only = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
-    saved: dict[str, tuple[EntryCost, RemediedCost]] = {}
+    break_of_remedy = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
+    fastest: dict[str, tuple[EntryCost, RemediedCost]] = {}
     outside: dict[str, float] = {}
     for entry in report.cost.entries if report.cost is not None else []:
         if not entry.settled:
             continue
         for remedied in entry.remedied:
-            idents = {only.get(ident) for ident in remedied.remedies}
+            idents = {break_of_remedy.get(ident) for ident in remedied.remedies}
             ident = idents.pop() if len(idents) == 1 else None
             if ident is None:
                 continue
-            known = saved.get(ident)
-            if known is None or (known[0] is entry and remedied.time.median_us < known[1].time.median_us):
-                saved[ident] = entry, remedied
+            fastest_so_far = fastest.get(ident)
+            if fastest_so_far is None or (
+                fastest_so_far[0] is entry and remedied.time.median_us < fastest_so_far[1].time.median_us
+            ):
+                fastest[ident] = entry, remedied
         for part in entry.parts:
             if part.kind == "outside" and part.break_ is not None:
                 outside[part.break_] = max(outside.get(part.break_, part.time.median_us), part.time.median_us)
-    return saved, outside
+    return fastest, outside
 
 
-def _time_saved(entry: EntryCost, best: RemediedCost) -> str:
+def _time_saved_text(entry: EntryCost, best: RemediedCost) -> str:
     """Return how much time the remedies of one break saved in one entry."""
     if overlap(best.time, entry.compiled):
         return "fixing it saves no measurable time"
-    saved = entry.compiled.median_us - best.time.median_us
-    word = "saves" if saved > 0 else "costs"
-    return f"fixing it {word} {time_text(abs(saved))} of {time_text(entry.compiled.median_us)} a call"
+    saved_us = entry.compiled.median_us - best.time.median_us
+    word = "saves" if saved_us > 0 else "costs"
+    return f"fixing it {word} {time_text(abs(saved_us))} of {time_text(entry.compiled.median_us)} a call"
 
 
 def pieces(report: Report, entry: EntryCost) -> list[Piece]:

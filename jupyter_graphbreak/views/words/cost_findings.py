@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: The condition under which an operation that is marked as cacheable has correct results.
-_CACHED_BY_NAME = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
+_CACHE_CONDITION = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
 #: Calls that take less memory than this, and differences below this share, are not described.
@@ -105,7 +105,9 @@ def cost_findings(report: Report) -> list[CostFinding]:
     findings = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         name = f"{entry.function}: " if several else ""
-        findings += [CostFinding(name + one.sentence, one.share, one.location) for one in _findings_on(report, entry)]
+        findings += [
+            CostFinding(name + one.sentence, one.share, one.location) for one in _entry_findings(report, entry)
+        ]
     findings.sort(key=lambda finding: -finding.share)
     return findings
 
@@ -123,21 +125,23 @@ def startup_findings(report: Report) -> list[CostFinding]:
     if max(startup.first_s, startup.second_s) >= _NOTABLE_S:
         hits = sum(graph.cache == "hit" for graph in startup.graphs)
         count = len(startup.graphs)
-        known = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
-        both = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
-        findings.append(CostFinding(f"compiling takes {both}: {known} in AOTAutograd's cache"))
+        hits_text = f"{hits} of {counted(count, 'graph')} {'is' if 1 in {hits, count} else 'are'}"
+        seconds_of_starts = f"{startup.second_s:.1f} s at a second start ({startup.first_s:.1f} s at the first)"
+        findings.append(CostFinding(f"compiling takes {seconds_of_starts}: {hits_text} in AOTAutograd's cache"))
     bypassed = [graph for graph in startup.graphs if graph.cache == "bypass"]
     for graph in sorted(bypassed, key=lambda graph: -graph.tracing_s - graph.backend_s)[:_MAX_BYPASSED]:
-        spent = graph.tracing_s + graph.backend_s
-        sentence = f"graph {graph.graph} is never in AOTAutograd's cache, so every start compiles it for {spent:.1f} s"
+        compile_s = graph.tracing_s + graph.backend_s
+        sentence = (
+            f"graph {graph.graph} is never in AOTAutograd's cache, so every start compiles it for {compile_s:.1f} s"
+        )
         facts = [one_line(graph.reason)] if graph.reason else []
         facts += [place(report, without_function(graph.location))] if graph.location is not None else []
         sentence += f" ({', '.join(facts)})" if facts else ""
         change = next((change for change in startup.changes if graph.graph in change.graphs), None)
         if change is not None:
-            code, tried = one_line(change.code), f"{change.second_s:.2f} s"
-            sentence += f": with `{code}` before compiling, a second start finds it and compiles for {tried}"
-            sentence += _CACHED_BY_NAME if "cacheable_functions" in code else ""
+            code, second_start = one_line(change.code), f"{change.second_s:.2f} s"
+            sentence += f": with `{code}` before compiling, a second start finds it and compiles for {second_start}"
+            sentence += _CACHE_CONDITION if "cacheable_functions" in code else ""
             findings.append(CostFinding(sentence, location=graph.location))
             continue
         cause = cache_bypass(graph.reason)
@@ -146,21 +150,21 @@ def startup_findings(report: Report) -> list[CostFinding]:
     return findings
 
 
-def _findings_on(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
+def _entry_findings(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     if entry.memory is not None:
-        yield from _memory(report, entry.memory)
-        yield from _growth(report, entry.memory.growth)
-        yield from _memory_changes(entry.memory)
-    yield from _guards(report, entry)
-    yield from map(functools.partial(_slow_operation, report, entry), (entry.ops or [])[:_MAX_OPS])
+        yield from _memory_finding(report, entry.memory)
+        yield from _growth_finding(report, entry.memory.growth)
+        yield from _memory_change_findings(entry.memory)
+    yield from _guard_finding(report, entry)
+    yield from map(functools.partial(_slow_operation_finding, report, entry), (entry.ops or [])[:_MAX_OPS])
     for alternative in entry.alternatives[:_MAX_ALTERNATIVES]:
-        yield from _alternative(report, entry, alternative)
-    yield from map(functools.partial(_unfused, report), entry.unfused[:_MAX_UNFUSED])
+        yield from _alternative_finding(report, entry, alternative)
+    yield from map(functools.partial(_unfused_kernels_finding, report), entry.unfused[:_MAX_UNFUSED])
     if entry.regions is not None:
-        yield from _regions(report, entry.regions)
+        yield from _region_findings(report, entry.regions)
 
 
-def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[CostFinding]:
+def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[CostFinding]:
     """Give the cost of a branch that only compiled code takes, or the time saved by leaving out guards.
 
     Both times of an alternative were measured later than those of the entry, so only their ratio is used. A library's
@@ -171,8 +175,8 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
     """
     before = entry.compiled.median_us
     after = before * alternative.time.median_us / max(alternative.before.median_us, _MIN_US)
-    lost = before - after
-    share = lost / max(entry.eager.median_us, before)
+    extra_us = before - after
+    share = extra_us / max(entry.eager.median_us, before)
     if alternative.kind == "guards":
         name = one_line(alternative.change)
         unnoticed = _UNNOTICED_CHANGES.get(name.rpartition(".")[2], "Dynamo then no longer notices all changes")
@@ -181,32 +185,34 @@ def _alternative(report: Report, entry: EntryCost, alternative: Alternative) -> 
             f"with {option}, a call takes {time_text(after)}, not {time_text(before)}; {unnoticed}", share
         )
         return
-    at = f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
-    branch = f"the branch{at} that only compiled code takes"
+    place_text = (
+        f" at {place(report, without_function(alternative.location))}" if alternative.location is not None else ""
+    )
+    branch = f"the branch{place_text} that only compiled code takes"
     if not are_apart(alternative.time, alternative.before):
         source = lookup.sources(report).get(alternative.location.source) if alternative.location is not None else None
         if source is None or source.kind != "library":
             yield CostFinding(f"{branch} makes no measurable difference", 0.0, alternative.location)
         return
-    verb, of = ("costs", f" of {time_text(before)} per call") if lost > 0 else ("saves", " per call")
-    yield CostFinding(f"{branch} {verb} {time_text(abs(lost))}{of}", share, alternative.location)
+    verb, total_text = ("costs", f" of {time_text(before)} per call") if extra_us > 0 else ("saves", " per call")
+    yield CostFinding(f"{branch} {verb} {time_text(abs(extra_us))}{total_text}", share, alternative.location)
 
 
-def _regions(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
+def _region_findings(report: Report, regions: RegionCost) -> Iterator[CostFinding]:
     """Name the ways to compile the blocks that shorten the start, and say why blocks are compiled separately.
 
     "compile each `Block` alone (`for block in self.layers: block.compile()`): compiling at a first start takes 4.1 s
     instead of 19.3 s; calls take 1.02 times as long".
     """
-    whole, *others = regions.ways
-    starts = [(way.start_s, way) for way in others if way.equal and way.start_s is not None]
+    whole_entry, *other_ways = regions.ways
+    starts = [(way.start_s, way) for way in other_ways if way.equal and way.start_s is not None]
     for start_s, way in sorted(starts, key=lambda start: start[0]):
-        if whole.start_s is not None and start_s <= _MAX_START_RATIO * whole.start_s:
-            times = f"compiling at a first start takes {start_s:.1f} s instead of {whole.start_s:.1f} s"
-            yield CostFinding(f"{_program_change(regions, way)}: {times}{_call_time(way)}", _SHARE_OF_START)
-    for way in others:
+        if whole_entry.start_s is not None and start_s <= _MAX_START_RATIO * whole_entry.start_s:
+            times = f"compiling at a first start takes {start_s:.1f} s instead of {whole_entry.start_s:.1f} s"
+            yield CostFinding(f"{_program_change(regions, way)}: {times}{_call_time_text(way)}", _SHARE_OF_START)
+    for way in other_ways:
         if way.differences:
-            yield _separate_blocks(report, regions, way)
+            yield _separate_blocks_finding(report, regions, way)
 
 
 def _program_change(regions: RegionCost, way: CompiledWay) -> str:
@@ -224,14 +230,14 @@ def _program_change(regions: RegionCost, way: CompiledWay) -> str:
     return f"compile each `{block}` alone (`{code}`)"
 
 
-def _call_time(way: CompiledWay) -> str:
+def _call_time_text(way: CompiledWay) -> str:
     if way.time_ratio is None:
         return ""
     is_equal = 1 / _EQUAL_RATIO <= way.time_ratio <= _EQUAL_RATIO
     return f"; calls take {'equally long' if is_equal else f'{way.time_ratio:.2f} times as long'}"
 
 
-def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> CostFinding:
+def _separate_blocks_finding(report: Report, regions: RegionCost, way: CompiledWay) -> CostFinding:
     """Say why blocks that look alike are compiled separately.
 
     "compiled alone, the 12 `Block` modules need 8 compilations, and then run eagerly (recompile limit), because of what
@@ -250,23 +256,23 @@ def _separate_blocks(report: Report, regions: RegionCost, way: CompiledWay) -> C
     return CostFinding(sentence, location=next(iter(guards[0].locations), None))
 
 
-def _unfused(report: Report, kernels: UnfusedKernels) -> CostFinding:
+def _unfused_kernels_finding(report: Report, kernels: UnfusedKernels) -> CostFinding:
     """Say why two kernels are not fused.
 
     "line 5 and line 6 run in separate kernels: the second one needs the finished result of a reduction; each call reads
     5.1 MiB again because of that".
     """
-    both = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
-    lines = [place(report, without_function(line)) for line in both]
+    kernel_lines = dict.fromkeys(line for line in (kernels.first, kernels.second) if line is not None)
+    lines = [place(report, without_function(line)) for line in kernel_lines]
     verb = "run in separate kernels" if len(lines) > 1 else "runs in several kernels"
     name = one_line(kernels.op or "").removesuffix(".default").rpartition(".")[2]
     library = {"library": f"`{name}` is computed by a library, whose kernels are not fused with others"}
     reason = (_WHY_NOT_FUSED | library)[kernels.reason]
-    again = f"each call reads {memory_text(kernels.nbytes)} again because of that"
-    return CostFinding(f"{' and '.join(lines)} {verb}: {reason}; {again}", location=kernels.first)
+    memory_note = f"each call reads {memory_text(kernels.nbytes)} again because of that"
+    return CostFinding(f"{' and '.join(lines)} {verb}: {reason}; {memory_note}", location=kernels.first)
 
 
-def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> CostFinding:
+def _slow_operation_finding(report: Report, entry: EntryCost, op: OpCost) -> CostFinding:
     """Name a slow operation: "`erfinv` is 10.7 times slower compiled than eager (3.14 ms ..., line 6)"."""
     eager, compiled = op.eager.median_us, op.compiled.median_us
     facts = [f"{time_text(compiled)} against {time_text(eager)}"]
@@ -277,7 +283,7 @@ def _slow_operation(report: Report, entry: EntryCost, op: OpCost) -> CostFinding
     return CostFinding(sentence, (compiled - eager) / max(entry.eager.median_us, compiled - eager), op.location)
 
 
-def _guards(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
+def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     """Name the objects whose guards take a notable part of a call.
 
     The measured part "guards and entering the code" contains more than guards, so the sentence gives no total.
@@ -285,23 +291,27 @@ def _guards(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
     "of the guards, those on `names` take 6.8 µs of each call (400 guards, line 10), on `self.layers` 2.4 µs (90 guards,
     line 8)".
     """
-    named = [guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us]
-    if not named:
+    notable_guards = [
+        guard for guard in entry.guards or [] if guard.time.median_us > _NOTABLE_SHARE * entry.compiled.median_us
+    ]
+    if not notable_guards:
         return
     parts: list[str] = []
-    for guard in named[:_MAX_GUARDS]:
+    for guard in notable_guards[:_MAX_GUARDS]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
         facts += [place(report, without_function(guard.location))] if guard.location is not None else []
-        beside = f" ({', '.join(facts)})" if facts else ""
-        subject, us = f"on `{_readable(guard.guard)}`", time_text(guard.time.median_us)
-        parts.append(f"{subject} {us}{beside}" if parts else f"those {subject} take {us} of each call{beside}")
-    spent = sum(guard.time.median_us for guard in named)
+        facts_text = f" ({', '.join(facts)})" if facts else ""
+        subject, us = f"on `{_readable_guard(guard.guard)}`", time_text(guard.time.median_us)
+        parts.append(f"{subject} {us}{facts_text}" if parts else f"those {subject} take {us} of each call{facts_text}")
+    total_us = sum(guard.time.median_us for guard in notable_guards)
     yield CostFinding(
-        f"of the guards, {', '.join(parts)}", spent / max(entry.eager.median_us, spent), named[0].location
+        f"of the guards, {', '.join(parts)}",
+        total_us / max(entry.eager.median_us, total_us),
+        notable_guards[0].location,
     )
 
 
-def _readable(guard: str) -> str:
+def _readable_guard(guard: str) -> str:
     """Return a guard with the program's names: `self.layers` for `L['self']._modules['layers']._modules`."""
     guard = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", guard)
     return re.sub(
@@ -309,7 +319,7 @@ def _readable(guard: str) -> str:
     )
 
 
-def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
+def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
     """Compare the peak memory of compiled and eager calls, and say how much is kept for the backward pass.
 
     "a call needs 48.0 MiB more memory than eager (96.0 MiB against 48.0 MiB); 40.0 MiB are kept for the backward pass,
@@ -324,21 +334,20 @@ def _memory(report: Report, memory: MemoryCost) -> Iterator[CostFinding]:
         sentence = f"a call needs as much memory as eager ({memory_text(compiled)})"
     else:
         word = "more" if extra_bytes > 0 else "less"
-        both = f"({memory_text(compiled)} against {memory_text(eager)})"
-        sentence = f"a call needs {memory_text(abs(extra_bytes))} {word} memory than eager {both}"
+        peaks_text = f"({memory_text(compiled)} against {memory_text(eager)})"
+        sentence = f"a call needs {memory_text(abs(extra_bytes))} {word} memory than eager {peaks_text}"
     by_line = {line.location: line.compiled_bytes or 0 for line in memory.lines}
     eager_by_line = {line.location: line.eager_bytes for line in memory.lines}
     if memory.compiled_saved_bytes or memory.eager_saved_bytes:
-        kept, kept_eagerly = memory.compiled_saved_bytes, memory.eager_saved_bytes
-        sentence += f"; {memory_text(kept)} are kept" if kept else "; none is kept"
-        sentence += f" for the backward pass{_most_at_line(report, by_line)}"
-        sentence += (
-            f" (eager {memory_text(kept_eagerly) if kept_eagerly else 'none'}{_most_at_line(report, eager_by_line)})"
-        )
+        saved_bytes, eager_saved_bytes = memory.compiled_saved_bytes, memory.eager_saved_bytes
+        sentence += f"; {memory_text(saved_bytes)} are kept" if saved_bytes else "; none is kept"
+        sentence += f" for the backward pass{_line_with_most_text(report, by_line)}"
+        eager_text = memory_text(eager_saved_bytes) if eager_saved_bytes else "none"
+        sentence += f" (eager {eager_text}{_line_with_most_text(report, eager_by_line)})"
     yield CostFinding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
 
 
-def _most_at_line(report: Report, by_line: Mapping[Location, int]) -> str:
+def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
@@ -349,7 +358,7 @@ def _line_with_most(by_line: Mapping[Location, int]) -> Location | None:
     return line if line is not None and by_line[line] else None
 
 
-def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding]:
+def _growth_finding(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding]:
     """Name the memory that stays after every call.
 
     "each of 6 calls keeps 1.0 MiB in `self.history`, as eager calls do (allocated at line 12); 4.0 MiB if no backward
@@ -371,7 +380,7 @@ def _growth(report: Report, growth: MemoryGrowth | None) -> Iterator[CostFinding
     yield CostFinding(sentence, 1.0, growth.location)
 
 
-def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
+def _memory_change_findings(memory: MemoryCost) -> Iterator[CostFinding]:
     """Name the changes that save memory, those with the lowest peak first.
 
     "`torch._functorch.config.activation_memory_budget = 0.5`: peak 3.1 MiB instead of 5.2 MiB; a call with its backward
@@ -382,14 +391,14 @@ def _memory_changes(memory: MemoryCost) -> Iterator[CostFinding]:
         if not change.equal:
             continue
         if _saves_memory(memory.compiled_peak_bytes, change.peak_bytes):
-            saved = f"peak {memory_text(change.peak_bytes)} instead of {memory_text(memory.compiled_peak_bytes)}"
+            effect = f"peak {memory_text(change.peak_bytes)} instead of {memory_text(memory.compiled_peak_bytes)}"
         elif _saves_memory(memory.compiled_saved_bytes, change.saved_bytes):
-            kept = memory_text(change.saved_bytes) if change.saved_bytes else "nothing"
-            saved = f"keeps {kept} for the backward pass instead of {memory_text(memory.compiled_saved_bytes)}"
-            saved += f", with the peak at {memory_text(change.peak_bytes)}"
+            saved_text = memory_text(change.saved_bytes) if change.saved_bytes else "nothing"
+            effect = f"keeps {saved_text} for the backward pass instead of {memory_text(memory.compiled_saved_bytes)}"
+            effect += f", with the peak at {memory_text(change.peak_bytes)}"
         else:
             continue
-        sentences.append(f"`{one_line(change.change)}`: {saved}{_extra_time(change)}")
+        sentences.append(f"`{one_line(change.change)}`: {effect}{_extra_time_text(change)}")
     return map(CostFinding, sentences[:_MAX_CHANGES])
 
 
@@ -397,7 +406,7 @@ def _saves_memory(before: int, after: int) -> bool:
     return before - after >= max(_WORTH_BYTES, _WORTH_SHARE * before)
 
 
-def _extra_time(change: MemoryChange) -> str:
+def _extra_time_text(change: MemoryChange) -> str:
     """Return how much longer a call takes; empty if it was not measured."""
     if change.time_ratio is None:
         return ""

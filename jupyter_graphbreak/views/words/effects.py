@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 _MAX_NAMED = 4
 
 
-def not_run_again(report: Report) -> str:
+def not_run_again_sentence(report: Report) -> str:
     """Return the sentence that says what was not run again and why; empty if everything was run again.
 
     "Nothing was run again, because a second run would have side effects: line 4 in step writes to the file rows.csv."
     """
     if not report.effects:
         return ""
-    named = [_effect(report, effect) for effect in report.effects[:_MAX_NAMED]]
-    more = len(report.effects) - len(named)
-    reasons = "; ".join([*named, *([f"and {counted(more, 'other effect')}"] if more > 0 else [])])
-    what = "Some functions were not run again" if _some_ran(report) else "Nothing was run again"
-    return f"{what}, because that would repeat side effects: {reasons}."
+    effect_texts = [_effect_text(report, effect) for effect in report.effects[:_MAX_NAMED]]
+    more = len(report.effects) - len(effect_texts)
+    reasons = "; ".join([*effect_texts, *([f"and {counted(more, 'other effect')}"] if more > 0 else [])])
+    subject = "Some functions were not run again" if _any_ran_again(report) else "Nothing was run again"
+    return f"{subject}, because that would repeat side effects: {reasons}."
 
 
-def _effect(report: Report, effect: Effect) -> str:
+def _effect_text(report: Report, effect: Effect) -> str:
     where = place(report, effect.location) if effect.location is not None else "the code"
     return f"{where} {one_line(effect.what)}"
 
 
-def _some_ran(report: Report) -> bool:
+def _any_ran_again(report: Report) -> bool:
     has_trials = any(remedy.kind != "person" for remedy in report.remedies or [])
     return has_trials or bool(report.check) or bool(report.cost is not None and report.cost.entries)

@@ -52,30 +52,30 @@ def events_of(report: Report) -> Iterator[Event]:
         where = place(report, frame.location)
         if report.recompiles:
             if not any(recompile.limit_hit for recompile in report.recompiles):  # otherwise it runs eagerly
-                yield _recompile(report, frame, where)
+                yield _recompile_event(report, frame, where)
         elif frame.outcome == "compiled":
             took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
             yield Event("compile", frame.function, f"Compiled {where}{took}.", frame.compile_s)
         elif frame.outcome == "error":
-            causes = [f" at {_cause(report, break_)}" for break_ in report.breaks if break_.outcome == "error"]
+            causes = [f" at {_cause_text(report, break_)}" for break_ in report.breaks if break_.outcome == "error"]
             yield Event("error", frame.function, f"Compiling {where} failed{', '.join(causes)}.")
     for break_ in report.breaks:
         if break_.outcome != "error":
             function = break_.location.function if break_.location is not None else None
-            yield Event("break", function or "", f"Graph break at {_cause(report, break_)}.", gb_id=break_.gb_id)
+            yield Event("break", function or "", f"Graph break at {_cause_text(report, break_)}.", gb_id=break_.gb_id)
     for skipped in report.skipped:
         if skipped.break_ is None:
             where = place(report, skipped.location)
             yield Event("eager", skipped.function, f"Runs eagerly: {where}: {one_line(skipped.reason).rstrip('.')}.")
 
 
-def _recompile(report: Report, frame: Frame, where: str) -> Event:
-    varied = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
-    why = f": {one_line(', '.join(varied))}" if varied else ""
+def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
+    variations = [guard.variation for recompilation in recompilations(report) for guard in recompilation.guards]
+    why = f": {one_line(', '.join(variations))}" if variations else ""
     took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
     return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
 
 
-def _cause(report: Report, break_: Break) -> str:
+def _cause_text(report: Report, break_: Break) -> str:
     gb_id = f" ({break_.gb_id})" if break_.gb_id else ""
     return f"{place(report, break_.location)}: {one_line(title_of(break_))}{gb_id}"

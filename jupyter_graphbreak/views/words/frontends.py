@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Example, Frontends, Outcome, Verdict
@@ -28,7 +28,7 @@ SIGNS: dict[Outcome, str] = {
     "raises": "⊘",
 }
 #: Outcomes in which every result was right.
-RIGHT: frozenset[Outcome] = frozenset({"captures", "breaks", "eager"})
+RIGHT_OUTCOMES: frozenset[Outcome] = frozenset({"captures", "breaks", "eager"})
 
 
 def call_of(frontends: Frontends) -> str:
@@ -39,14 +39,16 @@ def call_of(frontends: Frontends) -> str:
 def details(frontends: Frontends, verdict: Verdict) -> list[str]:
     """Return sentences about a verdict, with code between backticks."""
     sentences = []
-    where = f"with {_describe_example(verdict.example)}: " if verdict.example is not None else ""
+    example_text = f"with {_describe_example(verdict.example)}: " if verdict.example is not None else ""
     if verdict.difference is not None:
-        sentences.append(f"{where}{verdict.difference}")
+        sentences.append(f"{example_text}{verdict.difference}")
     elif verdict.raised is not None:
         message = verdict.raised.message.rstrip(": ")
         raised = f"{verdict.raised.type}: {message}" if message else verdict.raised.type
-        by = "" if verdict.raised.by == "capture" or verdict.outcome == "refuses" else "the captured program raises "
-        sentences.append(f"{where}{by}{raised}")
+        raised_by = (
+            "" if verdict.raised.by == "capture" or verdict.outcome == "refuses" else "the captured program raises "
+        )
+        sentences.append(f"{example_text}{raised_by}{raised}")
     sentences += [f"warned: {warning}" for warning in verdict.warnings]
     if verdict.outcome == "silently wrong" and not verdict.warnings:
         sentences.append("without a warning")
@@ -59,13 +61,13 @@ def details(frontends: Frontends, verdict: Verdict) -> list[str]:
 def legend(frontends: Frontends) -> list[str]:
     """Return sentences about the inputs that were used and their limits."""
     if frontends.effects and frontends.report is not None:
-        return [not_run_again(frontends.report)]
-    failed = [note.message for note in frontends.diagnostics]
+        return [not_run_again_sentence(frontends.report)]
+    notes = [note.message for note in frontends.diagnostics]
     if not frontends.verdicts and frontends.report is not None:
-        failed += [note.message for note in frontends.report.diagnostics]
-    if failed and not frontends.verdicts:
-        return failed
-    return [*failed, *_input_sentences(frontends)]
+        notes += [note.message for note in frontends.report.diagnostics]
+    if notes and not frontends.verdicts:
+        return notes
+    return [*notes, *_input_sentences(frontends)]
 
 
 def _input_sentences(frontends: Frontends) -> list[str]:
@@ -82,15 +84,15 @@ def _input_sentences(frontends: Frontends) -> list[str]:
     if any(verdict.breaks for verdict in frontends.verdicts):
         sentences.append("Graphs and breaks are counted with the first input.")
     if frontends.changes:
-        changed = ", ".join(frontends.changes)
-        sentences.append(f"A call changes {changed}, so each of these was run after the first input.")
+        changed_values = ", ".join(frontends.changes)
+        sentences.append(f"A call changes {changed_values}, so each of these was run after the first input.")
     inputs_of: dict[str, list[str]] = {}
     for example in frontends.others:
         if example.raised is not None:
             inputs_of.setdefault(example.raised.type, []).append(_example_name(example))
     for error, inputs in inputs_of.items():
         sentences.append(f"The function itself raises {error} with {', '.join(dict.fromkeys(inputs))}.")
-    if frontends.searched and any(verdict.outcome in RIGHT for verdict in frontends.verdicts):
+    if frontends.searched and any(verdict.outcome in RIGHT_OUTCOMES for verdict in frontends.verdicts):
         sentences.append(
             '"captures" and "right" mean that the program agreed with the function on all of these inputs.'
         )

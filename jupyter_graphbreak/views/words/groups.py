@@ -26,7 +26,7 @@ _MAX_CAUSES = 3
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Breaks that are shown as one entry, in reading order; mostly a single one."""
+    """Breaks that are shown as one entry, in reading order; most groups have a single break."""
 
     breaks: list[Break]
 
@@ -41,12 +41,14 @@ def break_groups(report: Report) -> list[Group]:
     """Return all breaks in reading order, those with the same remedy, advice or cause together."""
     by_key: dict[Hashable, list[Break]] = {}
     for break_ in ordered_breaks(report):
-        by_key.setdefault(_key(report, break_), []).append(break_)
+        by_key.setdefault(_group_key(report, break_), []).append(break_)
     groups = []
     for breaks in by_key.values():
-        shared = best_remedy(report, breaks[0])
-        whole = len(breaks) >= _MIN_GROUPED or (shared is not None and len(breaks) > 1 and len(shared.breaks) > 1)
-        groups += [Group(breaks)] if whole else [Group([break_]) for break_ in breaks]
+        shared_remedy = best_remedy(report, breaks[0])
+        is_grouped = len(breaks) >= _MIN_GROUPED or (
+            shared_remedy is not None and len(breaks) > 1 and len(shared_remedy.breaks) > 1
+        )
+        groups += [Group(breaks)] if is_grouped else [Group([break_]) for break_ in breaks]
     numbers = break_numbers(report)
     return sorted(groups, key=lambda group: numbers[group.breaks[0].id])
 
@@ -58,11 +60,11 @@ def best_remedy(report: Report, break_: Break) -> Remedy | None:
     return next((remedy for remedy in working if break_.id in remedy.breaks), None)
 
 
-def _key(report: Report, break_: Break) -> Hashable:
+def _group_key(report: Report, break_: Break) -> Hashable:
     remedy = best_remedy(report, break_)
     if remedy is not None:
-        own = (title_of(break_), remedy.title, remedy.verdict)
-        return (remedy.id if len(remedy.breaks) > 1 else own), break_.minor
+        key_of_break = (title_of(break_), remedy.title, remedy.verdict)
+        return (remedy.id if len(remedy.breaks) > 1 else key_of_break), break_.minor
     advice = guidance(report, break_)
     trials = remedies_for_break(report, break_)
     failed = tuple((trial.title, trial.verdict) for trial in trials.failed) if trials is not None else ()
@@ -77,8 +79,8 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
     return number_list(sorted(numbers[break_.id] for break_ in breaks))
 
 
-def several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks with one way out, if several: "print (GB0059); Tensor.tolist() (GB0109)"."""
+def text_of_several_causes(breaks: Sequence[Break]) -> str:
+    """Return the causes of breaks, empty if they have only one: "print (GB0059); Tensor.tolist() (GB0109)"."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""

@@ -24,7 +24,7 @@ _TECHNIQUES = ("torch.where", "torch.cond", "after the call", "within the graph"
 #: The maximum number of callers that are searched for the cause of a break.
 _MAX_CALLS = 100
 #: The separators between alternatives in one piece of advice.
-_ALTERNATIVES = re.compile(r"; (?=or )|; |, (?=or )")
+_ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
 
 
 def cost_of(break_: Break) -> str:
@@ -51,12 +51,12 @@ def guidance(report: Report, break_: Break) -> list[Advice]:
 
     Techniques whose trials failed are left out.
     """
-    given = {advice.text for advice in break_.advice}
+    texts = {advice.text for advice in break_.advice}
     hints = break_.hints if break_.owner == "own" or not break_.advice else []
-    first = _fix_caller_first(report, break_) if break_.minor else None
-    known = [*break_.advice, *(Advice(hint) for hint in hints if hint not in given)]
-    known = _without_failed(known, _failed_techniques(report, break_))
-    return [first, *known] if first is not None else known
+    caller_advice = _fix_caller_first(report, break_) if break_.minor else None
+    all_advice = [*break_.advice, *(Advice(hint) for hint in hints if hint not in texts)]
+    all_advice = _without_failed_techniques(all_advice, _failed_techniques(report, break_))
+    return [caller_advice, *all_advice] if caller_advice is not None else all_advice
 
 
 def _failed_techniques(report: Report, break_: Break) -> list[str]:
@@ -80,29 +80,29 @@ def _techniques_of(remedies: Iterable[Remedy]) -> list[str]:
     return list(dict.fromkeys(techniques))
 
 
-def _without_failed(advice: list[Advice], failed: list[str]) -> list[Advice]:
+def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[Advice]:
     """Remove the alternatives that failed, and name them in a note."""
     kept: list[Advice] = []
-    dropped: list[str] = []
-    for item in advice:
-        clauses = _ALTERNATIVES.split(item.text)
-        left = []
+    dropped_techniques: list[str] = []
+    for piece in advice:
+        clauses = _ALTERNATIVE_SEPARATOR.split(piece.text)
+        remaining = []
         for clause in clauses:
             techniques = [name for name in failed if name in clause]
-            dropped += [name for name in techniques if name not in dropped]
+            dropped_techniques += [name for name in techniques if name not in dropped_techniques]
             if not techniques:
-                left.append(clause)
-        if len(left) == len(clauses):
-            kept.append(item)
-        elif left:
-            kept.append(Advice("; ".join([left[0].removeprefix("or "), *left[1:]]), item.origin))
-    if not dropped:
+                remaining.append(clause)
+        if len(remaining) == len(clauses):
+            kept.append(piece)
+        elif remaining:
+            kept.append(Advice("; ".join([remaining[0].removeprefix("or "), *remaining[1:]]), piece.origin))
+    if not dropped_techniques:
         return advice
-    dropped = [name for name in dropped if name in _TECHNIQUES or name.startswith(CONFIG)]
-    if not dropped:  # only switches failed, and the card lists these with their verdicts
+    dropped_techniques = [name for name in dropped_techniques if name in _TECHNIQUES or name.startswith(CONFIG)]
+    if not dropped_techniques:  # only switches failed, and the card lists these with their verdicts
         return kept
-    words = " and ".join(name.removeprefix(CONFIG) for name in dropped)
-    note = f"{words} {'was' if len(dropped) == 1 else 'were'} tried and did not work"
+    words = " and ".join(name.removeprefix(CONFIG) for name in dropped_techniques)
+    note = f"{words} {'was' if len(dropped_techniques) == 1 else 'were'} tried and did not work"
     if not kept:
         return [Advice(f"{note}: decide what has to change", "graphbreak")]
     return [Advice(f"{kept[0].text} ({note})", kept[0].origin), *kept[1:]]

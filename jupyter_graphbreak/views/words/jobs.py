@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.plain_text import counted, number_ranges
-from jupyter_graphbreak.views.words.recompilation import limited_functions
+from jupyter_graphbreak.views.words.recompilation import limited_functions_text
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job, JobBreak, JobPlace, Process
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 _MAX_RANGES = 8
 _MAX_AWAITED_RANKS = 5
 #: A rank is mentioned if the others wait for it for at least this long.
-_NOTICED_SECONDS = 0.1
+_MIN_WAIT_S = 0.1
 
 
 def job_headline(job: Job) -> str:
     """Return the summary line: "2 processes, 3 breaks, 1 of them not on every rank"."""
     number = sum(len(process.members) for process in job.processes)
     parts = [counted(number, "process").replace("processs", "processes"), counted(len(job.breaks), "break")]
-    limited: Counter[str] = Counter()
+    limit_sentences: Counter[str] = Counter()
     for process in job.processes:
-        limited[limited_functions(process.report)] += len(process.members)
-    sentence = next(filter(None, limited), None)
+        limit_sentences[limited_functions_text(process.report)] += len(process.members)
+    sentence = next(filter(None, limit_sentences), None)
     if sentence is not None and not job.breaks:
-        where = f" in {limited[sentence]} of {number} processes"
+        where = f" in {limit_sentences[sentence]} of {number} processes"
         parts[1] = f"no breaks, but {sentence}{where if number > 1 else ''}"
-    uneven = sum(bool(break_.missing_in) for break_ in job.breaks)
-    if uneven:
-        parts.append(f"{uneven} of them not on every rank")
+    uneven_count = sum(bool(break_.missing_in) for break_ in job.breaks)
+    if uneven_count:
+        parts.append(f"{uneven_count} of them not on every rank")
     return ", ".join(parts)
 
 
@@ -39,7 +39,7 @@ def process_name(process: Process) -> str:
     """Return the display name of a process: "rank 1 (process 4711)", or "ranks 0, 2-63 (equal)"."""
     if process.equal:
         equal = [member.rank for member in process.members if member.rank is not None]
-        return f"{_ranks(sorted(set(equal)))} (equal)"
+        return f"{_ranks_text(sorted(set(equal)))} (equal)"
     number = f"process {process.pid}" if process.pid is not None else f"process {process.id.removeprefix('p')}"
     return f"rank {process.rank} ({number})" if process.rank is not None else number
 
@@ -55,43 +55,43 @@ def job_place(place: JobPlace | None) -> str:
 def processes_with_break(job: Job, break_: JobBreak) -> str:
     """Return which processes have a break: "only on rank 1, not on rank 0: ranks that wait for each other may hang"."""
     if break_.missing_in:
-        having, missing = _ranks(break_.ranks), _ranks(break_.missing_in)
-        return f"only on {having}, not on {missing}: ranks that wait for each other may hang here"
+        ranks_with, ranks_without = _ranks_text(break_.ranks), _ranks_text(break_.missing_in)
+        return f"only on {ranks_with}, not on {ranks_without}: ranks that wait for each other may hang here"
     if break_.ranks:
-        return f"on all {len(break_.ranks)} ranks" if len(break_.ranks) > 1 else f"on {_ranks(break_.ranks)}"
-    having_ids = set(break_.processes)
-    names = [process_name(process) for process in job.processes if process.id in having_ids]
-    return f"in {names[0]}" if len(having_ids) == 1 else f"in {len(having_ids)} processes"
+        return f"on all {len(break_.ranks)} ranks" if len(break_.ranks) > 1 else f"on {_ranks_text(break_.ranks)}"
+    ids = set(break_.processes)
+    names = [process_name(process) for process in job.processes if process.id in ids]
+    return f"in {names[0]}" if len(ids) == 1 else f"in {len(ids)} processes"
 
 
 def compiling_lines(job: Job) -> list[str]:
     """Return sentences on the ranks' compile times, and on the ranks that the others wait for."""
     if not job.compiling:
         return []
-    spent = sorted(rank.compile_s for rank in job.compiling)
+    compile_seconds = sorted(rank.compile_s for rank in job.compiling)
     end = max(rank.end_s for rank in job.compiling)
-    ranks = _ranks(sorted({rank.rank for rank in job.compiling}))
-    seconds = _seconds(spent[0])
-    if _seconds(spent[-1]) != seconds:
-        seconds = f"{seconds} to {_seconds(spent[-1])}"
+    ranks = _ranks_text(sorted({rank.rank for rank in job.compiling}))
+    seconds = _seconds_text(compile_seconds[0])
+    if _seconds_text(compile_seconds[-1]) != seconds:
+        seconds = f"{seconds} to {_seconds_text(compile_seconds[-1])}"
     lines = [
-        f"compiling: {ranks}, {seconds} each; the last compilation ended {_seconds(end)} after the first one began"
+        f"compiling: {ranks}, {seconds} each; the last compilation ended {_seconds_text(end)} after the first one began"
     ]
-    alone = sorted(job.compiling, key=lambda rank: -rank.alone_s)
-    noticed = [rank for rank in alone if rank.alone_s >= _NOTICED_SECONDS]
-    for rank in noticed[:_MAX_AWAITED_RANKS]:
+    ranks_by_wait = sorted(job.compiling, key=lambda rank: -rank.alone_s)
+    awaited = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
+    for rank in awaited[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
-        since = f"{_seconds(rank.alone_start_s or 0.0)} after the first compilation"
+        since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation"
         lines.append(
-            f"rank {rank.rank} compiled for {_seconds(rank.alone_s)} ({function}{since}) while at least half of the "
-            "ranks did not: they wait for it in their next collective"
+            f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{since}) while at least half of "
+            "the ranks did not: they wait for it in their next collective"
         )
-    if len(noticed) > _MAX_AWAITED_RANKS:
-        lines.append(f"and {len(noticed) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
+    if len(awaited) > _MAX_AWAITED_RANKS:
+        lines.append(f"and {len(awaited) - _MAX_AWAITED_RANKS} more ranks that compiled while others did not")
     return lines
 
 
-def _seconds(seconds: float) -> str:
+def _seconds_text(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
@@ -101,7 +101,7 @@ def job_notes(job: Job) -> list[Diagnostic]:
     return list(Counter(notes))
 
 
-def _ranks(ranks: list[int]) -> str:
+def _ranks_text(ranks: list[int]) -> str:
     """Return ranks, in ascending order, as text: "ranks 0, 2-63"."""
     parts = number_ranges(ranks, "-")
     names = ", ".join(parts[:_MAX_RANGES]) + (", ..." if len(parts) > _MAX_RANGES else "")

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from jupyter_graphbreak.views.words.paths import decided_at, ordered_paths
+from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths
 from jupyter_graphbreak.views.words.per_report import per_report
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, PathDifference, Report, Scope, Skipped
 
 #: The number of graph colours; they repeat, and letters tell graphs of the same colour apart.
-COLOURS = 8
+COLOR_COUNT = 8
 #: At most this many breaks of one line, and lines of one break, are marked; further breaks are counted.
 _MAX_MARKS = 50
 _MAX_MARK_LINES = 200
@@ -81,7 +81,7 @@ class Line:
     path: PathDifference | None = None
 
     @property
-    def marked(self) -> bool:
+    def is_annotated(self) -> bool:
         """Whether the line has any annotation."""
         return bool(self.graphs or self.breaks or self.leads_to or self.eager or self.path)
 
@@ -99,9 +99,9 @@ def break_numbers(report: Report) -> dict[str, int]:
     return {break_.id: number for number, break_ in enumerate(ordered_breaks(report), start=1)}
 
 
-def graph_colours(report: Report) -> dict[str, int]:
+def graph_colors(report: Report) -> dict[str, int]:
     """Return the colour of each graph, by its id: a number from 0 to ``COLOURS - 1``."""
-    return {graph.id: index % COLOURS for index, graph in enumerate(report.graphs)}
+    return {graph.id: index % COLOR_COUNT for index, graph in enumerate(report.graphs)}
 
 
 def listing(report: Report, source: Source) -> list[Line]:
@@ -110,7 +110,7 @@ def listing(report: Report, source: Source) -> list[Line]:
     If the report contains only some functions of a file, the line numbers have gaps. If it lacks the line of a break,
     the code of the break takes its place.
     """
-    annotations = _by_source(report).get(source.id, _Annotations())
+    annotations = _annotations_by_source(report).get(source.id, _Annotations())
     places = [place for _, place, _ in annotations.breaks]
     lines = {place.line: Line(place.line, place.code.partition("\n")[0]) for place in places if place.code}
     lines.update((line.number, line) for segment in source.segments for line in _plain_lines(segment))
@@ -156,18 +156,18 @@ class _Annotations:
 
 
 @per_report
-def _by_source(report: Report) -> dict[str, _Annotations]:
+def _annotations_by_source(report: Report) -> dict[str, _Annotations]:
     """Return the annotations of each source by its id, in one pass over the report."""
     by_source: defaultdict[str, _Annotations] = defaultdict(_Annotations)
     for number, break_ in enumerate(ordered_breaks(report), start=1):
         place = break_.location
         if place is not None:
             by_source[place.source].breaks.append((number, place, break_.id))
-        own = place.source if place is not None else None
+        source_of_break = place.source if place is not None else None
         first, last = (place.line, place.end_line) if place is not None else (0, -1)
         stacks = [break_.stack, *(occurrence.stack for occurrence in break_.occurrences)]
-        for source, line in dict.fromkeys((at.source, at.line) for stack in stacks for at in stack):
-            if source != own or not first <= line <= last:
+        for source, line in dict.fromkeys((call.source, call.line) for stack in stacks for call in stack):
+            if source != source_of_break or not first <= line <= last:
                 by_source[source].calls.setdefault(line, []).append(number)
     for graph in report.graphs:
         # ``lines`` lacks lines of libraries; for a library that is listed, use the locations of its operations.
@@ -187,8 +187,8 @@ def _by_source(report: Report) -> dict[str, _Annotations]:
 @per_report
 def _paths_by_line(report: Report) -> dict[tuple[str, int], PathDifference]:
     """Return the first difference of each line, by source id and line."""
-    placed = ((decided_at(path), path) for path in reversed(ordered_paths(report)))
-    return {(at.source, at.line): path for at, path in placed if at is not None}
+    tests_and_paths = ((decision_place(path), path) for path in reversed(ordered_paths(report)))
+    return {(test.source, test.line): path for test, path in tests_and_paths if test is not None}
 
 
 def _plain_lines(segment: Segment) -> Iterator[Line]:
@@ -198,31 +198,31 @@ def _plain_lines(segment: Segment) -> Iterator[Line]:
 
 
 @dataclass(slots=True)
-class _Marks:
+class _LineMarks:
     marks: list[BreakMark] = field(default_factory=list)
     more: int = 0
 
 
-_NO_MARKS = _Marks()
+_NO_MARKS = _LineMarks()
 
 
-def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[int, _Marks]:
-    by_line: dict[int, _Marks] = {}
+def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[int, _LineMarks]:
+    by_line: dict[int, _LineMarks] = {}
     for number, place, ident in annotations.breaks:
         # Mark the beginning and the end of a very long expression.
-        for at in (*range(place.line, min(place.end_line, place.line + _MAX_MARK_LINES)), place.end_line):
-            if at not in lines:
+        for number_of_line in (*range(place.line, min(place.end_line, place.line + _MAX_MARK_LINES)), place.end_line):
+            if number_of_line not in lines:
                 continue
-            on_line = by_line.setdefault(at, _Marks())
-            if len(on_line.marks) >= _MAX_MARKS:
-                on_line.more += 1
+            marks_on_line = by_line.setdefault(number_of_line, _LineMarks())
+            if len(marks_on_line.marks) >= _MAX_MARKS:
+                marks_on_line.more += 1
                 continue
-            start, end = _columns(place, at, lines[at].text)
-            on_line.marks.append(BreakMark(ident, number, start, end, last=at == place.end_line))
+            start, end = _columns_on_line(place, number_of_line, lines[number_of_line].text)
+            marks_on_line.marks.append(BreakMark(ident, number, start, end, last=number_of_line == place.end_line))
     return by_line
 
 
-def _columns(place: Location, number: int, text: str) -> tuple[int, int]:
+def _columns_on_line(place: Location, number: int, text: str) -> tuple[int, int]:
     """Return the columns of one line that belong to a range; if the range has no columns, all but the indentation."""
     stripped = text.rstrip()
     start, end = len(stripped) - len(stripped.lstrip()), len(stripped)
@@ -252,21 +252,21 @@ def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) 
     numbers : list of int
         The lines, sorted.
     """
-    following = list(range(len(numbers) + 1))  # for each line, the next line without a region
+    next_free = list(range(len(numbers) + 1))  # for each line, the next line without a region
     first_regions: dict[int, _T] = {}
     for place, region in regions:
-        at = _next_free(following, bisect_left(numbers, place.line))
-        while at < len(numbers) and numbers[at] <= place.end_line:
-            first_regions[numbers[at]] = region
-            following[at] = at + 1
-            at = _next_free(following, at)
+        index = _find_next_free(next_free, bisect_left(numbers, place.line))
+        while index < len(numbers) and numbers[index] <= place.end_line:
+            first_regions[numbers[index]] = region
+            next_free[index] = index + 1
+            index = _find_next_free(next_free, index)
     return first_regions
 
 
-def _next_free(following: list[int], index: int) -> int:
+def _find_next_free(next_free: list[int], index: int) -> int:
     end = index
-    while following[end] != end:
-        end = following[end]
-    while following[index] != end:
-        following[index], index = end, following[index]
+    while next_free[end] != end:
+        end = next_free[end]
+    while next_free[index] != end:
+        next_free[index], index = end, next_free[index]
     return end

@@ -25,11 +25,11 @@ def ordered_paths(report: Report) -> list[PathDifference]:
 
 def is_in_library(report: Report, path: PathDifference) -> bool:
     """Return whether the program's question is in a library."""
-    at = decided_at(path)
-    return at is None or is_of_library(report, at)
+    decision = decision_place(path)
+    return decision is None or is_of_library(report, decision)
 
 
-def decided_at(path: PathDifference) -> Location | None:
+def decision_place(path: PathDifference) -> Location | None:
     """Return the place of the test that depends on the answer; without a test, the place of the question."""
     return path.branch if path.branch is not None else path.location
 
@@ -38,19 +38,19 @@ def path_effect(path: PathDifference) -> str:
     """Return what the answer changes: "lines 8 and 9 run only because the code is compiled"."""
     if not path.changes:
         return "no line is known to depend on the answer"
-    run, skipped = _numbers(path, path.lines), _numbers(path, path.skipped)
+    lines_that_run, skipped = _line_numbers_text(path, path.lines), _line_numbers_text(path, path.skipped)
     if not path.lines:
         return f"{skipped} {'is' if len(path.skipped) == 1 else 'are'} skipped because the code is compiled"
     verb = "runs" if len(path.lines) == 1 else "run"
-    how = f"instead of {skipped} because" if path.skipped else "only because"
-    return f"{run} {verb} {how} the code is compiled"
+    reason = f"instead of {skipped} because" if path.skipped else "only because"
+    return f"{lines_that_run} {verb} {reason} the code is compiled"
 
 
-def _numbers(path: PathDifference, lines: list[Location]) -> str:
+def _line_numbers_text(path: PathDifference, lines: list[Location]) -> str:
     """Return "line 8", "lines 8 to 12", or "part of line 8" if it is the line of the test."""
-    numbers, at = [line.line for line in lines], decided_at(path)
-    if at is not None and numbers == [at.line]:
-        return f"part of line {at.line}"
+    numbers, decision = [line.line for line in lines], decision_place(path)
+    if decision is not None and numbers == [decision.line]:
+        return f"part of line {decision.line}"
     return f"{'line' if len(numbers) == 1 else 'lines'} {number_list(numbers)}"
 
 
@@ -68,9 +68,13 @@ def path_beside(path: PathDifference) -> str:
 
 def helper_of(report: Report, path: PathDifference) -> str:
     """Return the place of the question if the test is somewhere else; otherwise an empty string."""
-    at, question = decided_at(path), path.location
-    is_helper = at is not None and question is not None and (at.source, at.line) != (question.source, question.line)
-    return place(report, question) if is_helper else ""
+    decision, question = decision_place(path), path.location
+    is_elsewhere = (
+        decision is not None
+        and question is not None
+        and (decision.source, decision.line) != (question.source, question.line)
+    )
+    return place(report, question) if is_elsewhere else ""
 
 
 def path_sentence(report: Report, path: PathDifference) -> str:
@@ -81,5 +85,5 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     """
     helper = helper_of(report, path)
     through = f" through {helper}" if helper else ""
-    asks = f"{place(report, decided_at(path))} asks `{one_line(path.function)}()`{through}"
+    asks = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
     return f"{asks}: {path_answers(path)}; {path_effect(path)}"

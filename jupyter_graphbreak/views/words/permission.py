@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: One sentence lists at most this many breaks.
 _MAX_NUMBERS = 20
 #: The result of :func:`permission` if no setting is involved.
-UNREMARKABLE = frozenset({"allowed", "allowed by default"})
-_MAY_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
+WITHOUT_SETTING = frozenset({"allowed", "allowed by default"})
+_MAY_STILL_FAIL = "of breaking; Python code that needs the value, such as a branch, can still be an error."
 
 
 def permission(report: Report, break_: Break) -> str:
@@ -37,22 +37,34 @@ def scope_name(scope: Scope) -> str:
     return f"fullgraph={scope.value}" if scope.setting == "fullgraph" else f"{scope.setting}({scope.value})"
 
 
-def stricter(report: Report) -> list[list[str | int]]:
+def stricter_setting_sentences(report: Report) -> list[list[str | int]]:
     """Return sentences about the effect of stricter settings, in parts: text, and numbers of breaks."""
     what_if, numbers = report.what_if, break_numbers(report)
     strict = [numbers[ident] for ident in what_if.error_on_graph_break if ident in numbers]
     captured = [numbers[ident] for ident in what_if.captured if ident in numbers]
-    end = numbers.get(what_if.fullgraph or "")
+    ending_break = numbers.get(what_if.fullgraph or "")
     sentences: list[list[str | int]] = []
     if strict:
-        around = "With error_on_graph_break(True) around the compiled function, the run would end with an error at"
-        others = _shortened(strict[1:])
-        sentences.append([around, strict[0], *(["; no scope allows", *others, "either."] if others else ["."])])
+        introduction = (
+            "With error_on_graph_break(True) around the compiled function, the run would end with an error at"
+        )
+        other_numbers = _shortened(strict[1:])
+        sentences.append(
+            [introduction, strict[0], *(["; no scope allows", *other_numbers, "either."] if other_numbers else ["."])]
+        )
     if captured:
-        then = ["; the run would end with an error at", end, "at the latest."] if end is not None else [_MAY_FAIL]
-        sentences.append(["With fullgraph=True, PyTorch would try to capture", *_shortened(captured), "instead", *then])
-    elif end is not None:
-        sentences.append(["With fullgraph=True, the run would end with an error at", end, ", whatever the scopes say."])
+        consequence = (
+            ["; the run would end with an error at", ending_break, "at the latest."]
+            if ending_break is not None
+            else [_MAY_STILL_FAIL]
+        )
+        sentences.append(
+            ["With fullgraph=True, PyTorch would try to capture", *_shortened(captured), "instead", *consequence]
+        )
+    elif ending_break is not None:
+        sentences.append(
+            ["With fullgraph=True, the run would end with an error at", ending_break, ", whatever the scopes say."]
+        )
     return sentences
 
 
@@ -66,7 +78,7 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
     scope = scopes.get(setting.scope or "")
     chain = [scopes[ident] for ident in setting.chain if ident in scopes]
     if "fullgraph" in setting.rules:
-        words = "an error by fullgraph=True" + (f", {_start(report, scope)}" if scope is not None else "")
+        words = "an error by fullgraph=True" + (f", {_start_place(report, scope)}" if scope is not None else "")
         inner = next((open_scope for open_scope in reversed(chain) if open_scope.setting != "fullgraph"), None)
         return f"{words}, which wins over {_scope_with_place(report, inner)}" if inner is not None else words
     if scope is None:
@@ -78,14 +90,14 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
         words += ", around the call"
     outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)
     if outer is not None:
-        words += f", inside ({outer.value}) of {_start(report, outer)}"
+        words += f", inside ({outer.value}) of {_start_place(report, outer)}"
     return words
 
 
 def _scope_with_place(report: Report, scope: Scope) -> str:
     name = f"{scope.setting}({scope.value})"
-    return f"{name}, {_start(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
+    return f"{name}, {_start_place(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
 
 
-def _start(report: Report, scope: Scope) -> str:
+def _start_place(report: Report, scope: Scope) -> str:
     return place(report, without_function(scope.location))

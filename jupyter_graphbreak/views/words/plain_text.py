@@ -62,8 +62,8 @@ def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
         else:
             ranges.append([number])
     parts: list[str] = []
-    for some in ranges:
-        parts += [f"{some[0]}{separator}{some[-1]}"] if len(some) > 2 else map(str, some)  # noqa: PLR2004
+    for row in ranges:
+        parts += [f"{row[0]}{separator}{row[-1]}"] if len(row) > 2 else map(str, row)  # noqa: PLR2004
     return parts
 
 

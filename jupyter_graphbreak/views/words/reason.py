@@ -29,14 +29,14 @@ def reason_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
 def title_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
     """Return a reason in our words, else PyTorch's name for it, or its explanation if the name is no phrase."""
     if not isinstance(cause, Break):
-        return _title(cause.gb_id, cause.gb_type, None, None)
+        return _known_title(cause.gb_id, cause.gb_type, None, None)
     code = cause.location.code if cause.location is not None else None
-    title = _title(cause.gb_id, cause.gb_type, cause.context, code)
+    title = _known_title(cause.gb_id, cause.gb_type, cause.context, code)
     if title == cause.gb_type and _IDENTIFIER.fullmatch(title) and cause.explanation:
         return one_line(cause.explanation).partition(". ")[0].removesuffix(".")
     return title
 
 
 @lru_cache(maxsize=2048)
-def _title(gb_id: str | None, gb_type: str, context: str | None, code: str | None) -> str:
+def _known_title(gb_id: str | None, gb_type: str, context: str | None, code: str | None) -> str:
     return known_cause(gb_id, gb_type, context, code).title.removesuffix(".")

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import (
+    BREAK_RESULT_PREFIX,
     METHOD_OWNER,
-    OF_BREAK,
     changed_settings,
-    is_number_of_break,
+    is_about_number_from_break,
+    name_of_varied_function,
     plain_guard,
-    varied_function,
 )
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
@@ -39,29 +39,31 @@ if TYPE_CHECKING:
     #: A guard that failed.
     _Failure = GuardFailure | BlockDifference
 
-_VALUE = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
+_VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.+)")
 #: A guard on a tensor: "tensor 'x' size mismatch at index 0. expected 2, actual 3".
 #: Its parts are matched one after the other, because one pattern for all could be slow on hostile text.
-_TENSOR = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
+_TENSOR_GUARD = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
 _TENSOR_GUARD_START = "tensor '"
-_ACTUAL = ", actual "
+_ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
-_IDENTITY = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
+_IDENTITY_GUARD = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
 #: PyTorch's message if an object that compiled code refers to is freed.
-_FREED = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
+_FREED_OBJECT = re.compile(r"Cache line invalidated because (?P<name>.+) got deallocated")
 #: The beginning of PyTorch's message if `torch.compile` was called for the same code with a different backend.
-_OTHER_BACKEND = "BACKEND_MATCH failure: "
+_OTHER_BACKEND_START = "BACKEND_MATCH failure: "
 #: The advice that PyTorch adds to a guard on a parameter; it is not part of the value.
-_HINT = ". Guard failed on a parameter, consider using "
+_PARAMETER_HINT_START = ". Guard failed on a parameter, consider using "
 #: A guard on the type of a tensor: "expected type of 'x' to be a tensor type, ' but found <class 'float'>".
-_NOT_A_TENSOR = re.compile(r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>")
+_TENSOR_TYPE_GUARD = re.compile(
+    r"expected type of '(?P<name>.+)' to be a tensor type, ' but found <class '(?P<type>.+)'>"
+)
 #: Readable names of tensor properties in guards.
 _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "rank": "number of dimensions"}
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: If at least this many functions are recompiled because of size changes within a call, they are listed as one.
-_MIN_TO_MERGE = 4
+_MIN_MERGED = 4
 #: At most this many lines of one guard are named.
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
@@ -69,7 +71,7 @@ _EACH_KIND_IS_EXPECTED = "Each kind has its own graph, and two graphs are expect
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MAX_VALUES = 2
 #: From this share of the recompile limit on, there is a warning.
-_NEAR_LIMIT = 0.6
+_WARNING_SHARE = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,11 @@ class FailedGuard:
     advice : str
         How to avoid the recompiles; empty if unknown.
     is_size : bool
-        Whether it is about the size of a tensor.
-    is_of_break : bool
-        Whether it is about a number that a break returned.
-    is_of_gradients : bool
-        Whether it is about tensors that require gradients in some calls only.
+        Whether the guard is about the size of a tensor.
+    is_about_number_of_break : bool
+        Whether the guard is about a number that a break returned.
+    is_about_gradients : bool
+        Whether the guard is about tensors that require gradients in some calls only.
     """
 
     variation: str
@@ -99,8 +101,8 @@ class FailedGuard:
     locations: list[Location]
     advice: str
     is_size: bool = False
-    is_of_break: bool = False
-    is_of_gradients: bool = False
+    is_about_number_of_break: bool = False
+    is_about_gradients: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +112,25 @@ class Recompilation:
     Parameters
     ----------
     function : str
-        Its name; for several, a description.
+        The name of the function; for several functions, a description.
     location : Location or None
-        Its lines; for several, ``None``.
+        The lines of the function; ``None`` for several functions.
     frames : list of str
-        Its compilations after the first, including one that the limit refused.
+        The compilations after the first one, including one that the limit refused.
     guards : list of FailedGuard
         All guards that failed, the most frequent first.
     total : int
-        The number of its compilations; 0 if its first compilation was before the run.
+        The number of compilations; 0 if the first one was before the run.
     ids : list of str
-        The ids of its recompiles.
+        The ids of the recompiles.
     limit : int
         The number of compilations after which it runs eagerly; 0 if it is unknown.
-    is_by_results : bool
+    is_caused_by_results : bool
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
         varied: the program passes none of them to a compiled function itself.
-    is_by_gradients : bool
+    is_caused_by_gradients : bool
         Whether only the need for gradients varied, so that two graphs are expected.
-    is_several : bool
+    is_merged : bool
         Whether these are several functions.
     """
 
@@ -140,9 +142,9 @@ class Recompilation:
     total: int
     ids: list[str]
     limit: int
-    is_by_results: bool = False
-    is_by_gradients: bool = False
-    is_several: bool = False
+    is_caused_by_results: bool = False
+    is_caused_by_gradients: bool = False
+    is_merged: bool = False
 
     @property
     def warning(self) -> str:
@@ -150,11 +152,15 @@ class Recompilation:
 
         "5 of 8 compilations used: after 3 more it runs eagerly".
         """
-        left = self.limit - self.total
-        if self.limit_hit or not self.limit or left < 0 or self.total < _NEAR_LIMIT * self.limit:
+        compilations_left = self.limit - self.total
+        if self.limit_hit or not self.limit or compilations_left < 0 or self.total < _WARNING_SHARE * self.limit:
             return ""
-        used = f"{self.total} of {self.limit} compilations used"
-        return f"{used}: after {left} more it runs eagerly" if left else f"{used}: the next one makes it run eagerly"
+        used_text = f"{self.total} of {self.limit} compilations used"
+        return (
+            f"{used_text}: after {compilations_left} more it runs eagerly"
+            if compilations_left
+            else f"{used_text}: the next one makes it run eagerly"
+        )
 
     @property
     def times(self) -> str:
@@ -170,8 +176,8 @@ class Recompilation:
         total = len(self.frames)
         if total == 1:
             return ""
-        every = "both times" if total == 2 else f"all {total} times"  # noqa: PLR2004
-        return every if guard.times == total else f"{guard.times} of {total} times"
+        every_time = "both times" if total == 2 else f"all {total} times"  # noqa: PLR2004
+        return every_time if guard.times == total else f"{guard.times} of {total} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,7 @@ class _Variation:
     #: The key that identifies the variable; its name may be a description.
     subject: str = ""
     is_size: bool = False
-    is_of_gradients: bool = False
+    is_about_gradients: bool = False
 
 
 @per_report
@@ -196,13 +202,13 @@ def recompilations(report: Report) -> list[Recompilation]:
         line = recompile.location.line if recompile.location is not None else 0
         by_function.setdefault((recompile.of, recompile.function, line), []).append(recompile)
     limit = report.config.get("recompile_limit")
-    known_limit = limit if isinstance(limit, int) else 0
-    inner = {frame.id for frame in report.frames if frame.role != "entry"}
+    limit_or_zero = limit if isinstance(limit, int) else 0
+    inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
     return [
-        _recompilation(
+        _make_recompilation(
             recompiles,
-            known_limit,
-            is_inner=not inner.isdisjoint({recompiles[0].frame, recompiles[0].of}),
+            limit_or_zero,
+            is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
         )
         for recompiles in by_function.values()
@@ -213,16 +219,18 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions for views; many that are recompiled for one reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    inner = [function for function in functions if function.is_by_results and shows_advice(report, function)]
+    between_breaks = [
+        function for function in functions if function.is_caused_by_results and shows_advice(report, function)
+    ]
     with_gradients = [
         function
         for function in functions
-        if function.is_by_gradients and best_recompile_remedy(report, function) is None
+        if function.is_caused_by_gradients and best_recompile_remedy(report, function) is None
     ]
-    for alike, merge in ((inner, _merge_by_results), (with_gradients, _merge_by_gradients)):
-        if len(alike) >= _MIN_TO_MERGE:
-            functions = [function for function in functions if function not in alike]
-            merged.append(merge(alike))
+    for similar, merge in ((between_breaks, _merge_by_results), (with_gradients, _merge_by_gradients)):
+        if len(similar) >= _MIN_MERGED:
+            functions = [function for function in functions if function not in similar]
+            merged.append(merge(similar))
     return [*functions, *merged]
 
 
@@ -235,20 +243,22 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
     """Return functions between breaks that were recompiled because of values computed there, as one entry."""
     guards = [guard for function in functions for guard in function.guards]
-    varied = [
+    varied_things = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
-        *(["numbers that breaks returned"] if any(guard.is_of_break for guard in guards) else []),
+        *(["numbers that breaks returned"] if any(guard.is_about_number_of_break for guard in guards) else []),
     ]
     advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
     return _merge_functions(
-        functions, f"{len(functions)} functions between breaks", f"{and_list(varied)} varied", advice
+        functions, f"{len(functions)} functions between breaks", f"{and_list(varied_things)} varied", advice
     )
 
 
 def _merge_by_gradients(functions: Sequence[Recompilation]) -> Recompilation:
     """Return functions that are compiled for tensors with and without gradients as one entry."""
     variation = "a tensor requires a gradient in some calls only"
-    return replace(_merge_functions(functions, f"{len(functions)} functions", variation, ""), is_by_gradients=True)
+    return replace(
+        _merge_functions(functions, f"{len(functions)} functions", variation, ""), is_caused_by_gradients=True
+    )
 
 
 def _merge_functions(functions: Sequence[Recompilation], name: str, variation: str, advice: str) -> Recompilation:
@@ -264,25 +274,29 @@ def _merge_functions(functions: Sequence[Recompilation], name: str, variation: s
         total=0,
         ids=[ident for function in functions for ident in function.ids],
         limit=0,
-        is_several=True,
+        is_merged=True,
     )
 
 
-def limited_functions(report: Report) -> str:
+def limited_functions_text(report: Report) -> str:
     """Name the functions that run eagerly because of the recompile limit; empty if there are none.
 
     "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
-    limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
-    of_wrappers = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
-    names = list(dict.fromkeys(of_wrappers or [function_name(report, recompilation) for recompilation in limited]))
+    limited_recompilations = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
+    wrapped_functions = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
+    names = list(
+        dict.fromkeys(
+            wrapped_functions or [function_name(report, recompilation) for recompilation in limited_recompilations]
+        )
+    )
     if not names:
         return ""
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
     if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
-    first = limited[0] if limited else None
-    if of_wrappers or first is None or len(names) > 1 or not first.total:
+    first = limited_recompilations[0] if limited_recompilations else None
+    if wrapped_functions or first is None or len(names) > 1 or not first.total:
         return f"{' and '.join(names)} {verb}"
     return f"{names[0]} was compiled {times_text(first.total)} and {verb}"
 
@@ -294,7 +308,7 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
     """
     if report.remedies is None:
         return None
-    if recompilation.is_several and recompilation.is_by_gradients:
+    if recompilation.is_merged and recompilation.is_caused_by_gradients:
         return BreakRemedies([], [], [_EACH_KIND_IS_EXPECTED])
     return _remedies_by_frame(report)[recompilation.frames[0]]
 
@@ -302,20 +316,22 @@ def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRem
 @per_report
 def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     """Return the remedies to show at each recompiled function, by its first recompiled frame."""
-    shown: set[str] = set()
+    shown_before: set[str] = set()
     by_frame = {}
     for recompilation in recompilations(report):
-        tried = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
-        new = BreakRemedies(
-            [remedy for remedy in tried.working if remedy.id not in shown],
-            [remedy for remedy in tried.failed if remedy.id not in shown],
+        all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
+        remaining = BreakRemedies(
+            [remedy for remedy in all_remedies.working if remedy.id not in shown_before],
+            [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
             # Without any trial, the general advice is better than the manual steps.
-            [] if tried.untried == NO_TIME_AT_ALL else [step for step in tried.person if step not in shown],
-            tried.untried,
+            []
+            if all_remedies.untried == NO_TIME_AT_ALL
+            else [step for step in all_remedies.person if step not in shown_before],
+            all_remedies.untried,
         )
-        shown.update(remedy.id for remedy in (*new.working, *new.failed))
-        shown.update(new.person)
-        by_frame[recompilation.frames[0]] = new
+        shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
+        shown_before.update(remaining.person)
+        by_frame[recompilation.frames[0]] = remaining
     return by_frame
 
 
@@ -327,9 +343,9 @@ def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remed
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
     """Return the first lines of a failed guard: "line 7", "model.py:3 and model.py:9"; empty if unknown."""
-    named = [place(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
+    places = [place(report, without_function(location)) for location in guard.locations[:_MAX_LINES]]
     more = len(guard.locations) - _MAX_LINES
-    return and_list([*named, *([f"{more} more"] if more > 0 else [])])
+    return and_list([*places, *([f"{more} more"] if more > 0 else [])])
 
 
 def function_name(report: Report, recompilation: Recompilation) -> str:
@@ -346,7 +362,7 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     return function_of(report, recompilation.location)
 
 
-def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, is_library: bool) -> Recompilation:
+def _make_recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, is_library: bool) -> Recompilation:
     """Group the failed guards of a function by subject."""
     guards = failed_guards(
         (
@@ -367,11 +383,13 @@ def _recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, i
         total=len(recompiles) - last.limit_hit + 1 if last.of is not None else 0,
         ids=[recompile.id for recompile in recompiles if recompile.id],
         limit=limit,
-        is_by_results=is_inner
+        is_caused_by_results=is_inner
         and not last.limit_hit
         and bool(guards)
-        and all(guard.is_size or guard.is_of_break for guard in guards),
-        is_by_gradients=not last.limit_hit and bool(guards) and all(guard.is_of_gradients for guard in guards),
+        and all(guard.is_size or guard.is_about_number_of_break for guard in guards),
+        is_caused_by_gradients=not last.limit_hit
+        and bool(guards)
+        and all(guard.is_about_gradients for guard in guards),
     )
 
 
@@ -387,31 +405,31 @@ def failed_guards(
     is_inner : bool
         Whether the function is called between breaks, so that the program itself passes no arguments to it.
     is_library : bool
-        Whether it is a library's, so that its variables cannot be changed.
+        Whether the function is a library's, so that its variables cannot be changed.
     """
-    failed: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
+    failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        variation = _variation(reason.guard, is_inner=is_inner, is_library=is_library)
-        subject = variation.subject or variation.name if variation is not None else _readable(reason.guard)
-        failed.setdefault(subject, []).append((index, reason, variation))
-    guards = sorted(map(_failed_guard, failed.values()), key=lambda guard: -guard.times)
-    advised = [guard.advice for guard in guards]
+        variation = _find_variation(reason.guard, is_inner=is_inner, is_library=is_library)
+        subject = variation.subject or variation.name if variation is not None else _readable_guard(reason.guard)
+        failures_by_subject.setdefault(subject, []).append((index, reason, variation))
+    guards = sorted(map(_make_failed_guard, failures_by_subject.values()), key=lambda guard: -guard.times)
+    all_advice = [guard.advice for guard in guards]
     return [
-        replace(guard, advice="") if guard.advice in advised[:index] else guard for index, guard in enumerate(guards)
+        replace(guard, advice="") if guard.advice in all_advice[:index] else guard for index, guard in enumerate(guards)
     ]
 
 
-def _failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
+def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     return FailedGuard(
-        variation=_variation_text(variations) if variations else f"`{_readable(group[0][1].guard)}` failed",
+        variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
         is_size=bool(variations) and all(variation.is_size for _, variation in variations),
-        is_of_break=is_number_of_break(group[0][1].guard),
-        is_of_gradients=bool(variations) and all(variation.is_of_gradients for _, variation in variations),
+        is_about_number_of_break=is_about_number_from_break(group[0][1].guard),
+        is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
     )
 
 
@@ -427,12 +445,12 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     last = ""
     recurred = False
     for _, group in groupby(variations, key=lambda variation: variation[0]):
-        of_one_call = [variation for _, variation in group]
-        olds = [variation.old for variation in of_one_call]
+        variations_of_call = [variation for _, variation in group]
+        olds = [variation.old for variation in variations_of_call]
         for old in olds:
             if old not in values:
                 values[old], last = None, old
-        actual = of_one_call[-1].new
+        actual = variations_of_call[-1].new
         if actual is None:
             recurred |= len(set(olds)) < len(olds)  # two versions expect the same value
             continue
@@ -448,43 +466,45 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
 
 
-def _readable(guard: str) -> str:
+def _readable_guard(guard: str) -> str:
     """Return a guard with the names of variables and modules as in the program, and without PyTorch's advice."""
-    return METHOD_OWNER.sub("self", plain_guard(guard.partition(_HINT)[0]))
+    return METHOD_OWNER.sub("self", plain_guard(guard.partition(_PARAMETER_HINT_START)[0]))
 
 
-def _variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
-    guard = _readable(guard)
-    if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR.search(guard)):
+def _find_variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
+    guard = _readable_guard(guard)
+    if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR_GUARD.search(guard)):
         rest = guard[tensor.end() :]
-        if not rest or rest.startswith(_ACTUAL):
+        if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
-            return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL) or None, is_inner=is_inner)
-    if value := _VALUE.fullmatch(guard):
+            return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL_START) or None, is_inner=is_inner)
+    if value := _VALUE_GUARD.fullmatch(guard):
         name = value["name"]
-        shown = "the value that the break returned" if name.startswith(OF_BREAK) else name
-        return _Variation(shown, value["value"], None, _advice_for(name, value["value"], is_library=is_library))
-    if unlike := _NOT_A_TENSOR.fullmatch(guard):
-        return _Variation(f"`{unlike['name']}` has a different type ({unlike['type']})", "", None, "")
-    if freed := _FREED.fullmatch(guard):
-        name = freed["name"]
-        what = "a value that the break returned" if name.startswith(OF_BREAK) else f"`{name}`"
-        return _Variation(f"{what} no longer exists", "", None, "")
-    if varied := _varied_object(guard):
-        return _Variation(varied, "", None, "")
+        shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
+        return _Variation(
+            shown_name, value["value"], None, _advice_on_value(name, value["value"], is_library=is_library)
+        )
+    if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
+        return _Variation(f"`{wrong_type['name']}` has a different type ({wrong_type['type']})", "", None, "")
+    if freed_object := _FREED_OBJECT.fullmatch(guard):
+        name = freed_object["name"]
+        subject = "a value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else f"`{name}`"
+        return _Variation(f"{subject} no longer exists", "", None, "")
+    if object_variation := _object_variation(guard):
+        return _Variation(object_variation, "", None, "")
     if settings := changed_settings(guard):
         return _Variation(f"{settings} changed", "", None, "")
-    if guard.startswith(_OTHER_BACKEND):
+    if guard.startswith(_OTHER_BACKEND_START):
         advice = "pass the same backend, mode and options each time; make a backend function once"
         return _Variation("`torch.compile` was called with a different backend, mode or options", "", None, advice)
     return None
 
 
-def _varied_object(guard: str) -> str:
+def _object_variation(guard: str) -> str:
     """Return how an object varied between calls, such as "`fn` is a different function"; empty for any other guard."""
-    if function := varied_function(guard):
+    if function := name_of_varied_function(guard):
         return f"`{function}` is a different function"
-    if identity := _IDENTITY.fullmatch(guard):
+    if identity := _IDENTITY_GUARD.fullmatch(guard):
         return (
             f"`{identity['name']}` {'is a different object' if identity['what'] == 'obj' else 'has a different type'}"
         )
@@ -492,29 +512,37 @@ def _varied_object(guard: str) -> str:
 
 
 def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
-    index, what, old = guard["index"], guard["what"], guard["old"]
-    is_from_break = name.startswith(OF_BREAK)
+    index, tensor_property, old = guard["index"], guard["what"], guard["old"]
+    is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
-    if what == "size" and is_from_break:
+    if tensor_property == "size" and is_from_break:
         advice = "`torch.compile(..., dynamic=True)`, or remove the break before it"
-    elif what == "size" and is_inner:
+    elif tensor_property == "size" and is_inner:
         advice = (
             "`torch.compile(..., dynamic=True)`, or `torch._dynamo.mark_dynamic` on the argument that sets the size"
         )
-    elif what == "size":
+    elif tensor_property == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
-    elif what == "dtype" and not is_from_break:
+    elif tensor_property == "dtype" and not is_from_break:
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
-    elif what == "requires_grad":
+    elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]
-    feature = _TENSOR_PROPERTIES.get(what, what).format(index=index)
-    shown = "a tensor that the break returned" if is_from_break else name
+    feature = _TENSOR_PROPERTIES.get(tensor_property, tensor_property).format(index=index)
+    shown_name = "a tensor that the break returned" if is_from_break else name
     subject = f"{feature} of {name}"
-    return _Variation(f"{feature} of {shown}", old, new, advice, subject, what == "size", what == "requires_grad")
+    return _Variation(
+        f"{feature} of {shown_name}",
+        old,
+        new,
+        advice,
+        subject,
+        tensor_property == "size",
+        tensor_property == "requires_grad",
+    )
 
 
-def _advice_for(name: str, value: str, *, is_library: bool) -> str:
+def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
     is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
     if is_library:
         return "`torch.compile(..., dynamic=True)`" if is_number and not name.startswith("len(") else ""
@@ -524,7 +552,7 @@ def _advice_for(name: str, value: str, *, is_library: bool) -> str:
         return (
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
-    if name.startswith(OF_BREAK):
+    if name.startswith(BREAK_RESULT_PREFIX):
         return "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:

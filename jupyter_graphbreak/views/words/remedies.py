@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak.knowledge.entries import CONFIG
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, WORKING
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, WORKING
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, number_list
@@ -37,12 +37,12 @@ _LABELS_FOR_RECOMPILES: dict[RemedyVerdict, str] = {
 #: Lines of context around a change.
 _CONTEXT_LINES = 2
 #: At most this many remedies for one break, and for combinations, are considered.
-_MAX_FOR_ONE = 100
+_MAX_REMEDIES_OF_BREAK = 100
 _MAX_COMBINABLE = 200
 #: A remedy with more edits is not combined with others; none of our remedies has this many.
 _MAX_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
-_MAX_COMPARED = 500
+_MAX_COMPARED_LINES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def remedies_for_break(report: Report, break_: Break) -> BreakRemedies | None:
     skipped = lookup.skipped(report)
     frames = dict.fromkeys(skipped[ident].frame or "" for ident in break_.skipped if ident in skipped)
     by_break, by_frame = lookup.remedies_by_break(report), lookup.remedies_by_frame(report)
-    after = (remedy for frame in frames for remedy in by_frame.get(frame, ()))
-    return _sort_remedies(itertools.chain(by_break.get(break_.id, ()), after))
+    remedies_of_frames = (remedy for frame in frames for remedy in by_frame.get(frame, ()))
+    return _sort_remedies(itertools.chain(by_break.get(break_.id, ()), remedies_of_frames))
 
 
 def remedies_for_frame(report: Report, skipped: Skipped) -> BreakRemedies | None:
@@ -104,11 +104,11 @@ def remedies_for_recompiles(report: Report, recompiles: Iterable[str]) -> BreakR
 
 def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     # Remedies for the break come before those for functions that run eagerly.
-    unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MAX_FOR_ONE)}
+    unique = {id(remedy): remedy for remedy in itertools.islice(remedies, _MAX_REMEDIES_OF_BREAK)}
     ordered = sorted(
         unique.values(),
         key=lambda r: (
-            not r.breaks, _ORDER.index(r.verdict), r.family == INNER, _compilations(r), _further_changes(r),
+            not r.breaks, _ORDER.index(r.verdict), r.family == INNER_FAMILY, _compilations_left(r), _further_changes(r),
             -len(r.breaks),
         ),
     )  # fmt: skip
@@ -123,7 +123,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
     )
 
 
-def _compilations(remedy: Remedy) -> int:
+def _compilations_left(remedy: Remedy) -> int:
     """Return the number of compilations that are left with a remedy for recompiles; 0 for other remedies."""
     evidence = remedy.evidence
     if evidence is None or evidence.compilations_after is None:
@@ -154,50 +154,50 @@ def outcome(remedy: Remedy) -> str:
     "works: values and gradients equal on 6 inputs with inductor, both sides taken; 5 graphs become 1", "different
     result: the gradient of w is 12, not 18".
     """
-    label, reason = verdict_label(remedy), basis(remedy)
+    label, reason = verdict_label(remedy), evidence_or_reason(remedy)
     return f"{label}: {reason}" if reason else label
 
 
-def basis(remedy: Remedy) -> str:
+def evidence_or_reason(remedy: Remedy) -> str:
     """Return the evidence for the verdict on a remedy, or the reason why it does not work."""
     if remedy.verdict not in WORKING:
         return remedy.reason or "; ".join(remedy.differences)
-    return "; ".join(part for part in (_comparison(remedy), _counts(remedy.evidence)) if part)
+    return "; ".join(part for part in (_comparison_text(remedy), _counts_text(remedy.evidence)) if part)
 
 
 def further_differences(remedy: Remedy) -> list[str]:
-    """Return the measured differences that the result of :func:`basis` does not name."""
+    """Return the measured differences that the result of :func:`evidence_or_reason` does not name."""
     if remedy.evidence is None:
         return []
-    named = basis(remedy)
-    return [difference for difference in remedy.differences if difference not in named]
+    text = evidence_or_reason(remedy)
+    return [difference for difference in remedy.differences if difference not in text]
 
 
 #: The family of the remedies that stand for changes made by the user.
-_USER_EDIT = "own"
-_RESULTS: dict[RemedyVerdict, str] = {
+_USER_FAMILY = "own"
+_RESULT_LABELS: dict[RemedyVerdict, str] = {
     "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
     "another result": "different results", "another break": "breaks elsewhere",
 }  # fmt: skip
 
 
-def own_edit(report: Report) -> tuple[str, bool]:
+def own_edit_sentence(report: Report) -> tuple[str, bool]:
     """Return a sentence about the user's own edit, and whether it works; the sentence is empty if there is no edit.
 
     "Your edit: same results, removes break 3", "Your edit: different results (the gradient of w is 12, not 18)".
     """
-    remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_EDIT), None)
+    remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_FAMILY), None)
     if remedy is None:
         return "", False
-    target = breaks_of(report, remedy)
+    target = target_of(report, remedy)
     if remedy.verdict in WORKING:
-        removed = f"removes {target}" if target else "removes no break"
+        removal = f"removes {target}" if target else "removes no break"
         doubts = [*remedy.differences, *_untested_cases(remedy)]
         doubt = f" ({'; '.join(doubts)})" if doubts else ""
-        return f"{remedy.title}: {_RESULTS[remedy.verdict]}{doubt}, {removed}", True
+        return f"{remedy.title}: {_RESULT_LABELS[remedy.verdict]}{doubt}, {removal}", True
     if remedy.verdict == "break stays":
         return f"{remedy.title}: does not remove {target or 'any break'}", False
-    label, reason = _RESULTS.get(remedy.verdict, verdict_label(remedy)), basis(remedy)
+    label, reason = _RESULT_LABELS.get(remedy.verdict, verdict_label(remedy)), evidence_or_reason(remedy)
     return f"{remedy.title}: {label}" + (f" ({reason})" if reason else ""), False
 
 
@@ -209,41 +209,43 @@ def _untested_cases(remedy: Remedy) -> list[str]:
     return ["one side of a condition never ran"] if is_about_sides else []
 
 
-def _comparison(remedy: Remedy) -> str:
+def _comparison_text(remedy: Remedy) -> str:
     """Return the number of compared inputs, and the sides of conditions that ran."""
     evidence = remedy.evidence
-    never = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
+    untested = "".join(f", but {doubt}" for doubt in _untested_cases(remedy))
     if evidence is None:
-        return never.removeprefix(", ")
+        return untested.removeprefix(", ")
     comparison = f"{and_list(evidence.compared)} equal" if evidence.compared else "ran"
     inputs = counted(evidence.inputs, "call" if remedy.recompiles else "input")
     sentence = f"{comparison} on {inputs} with {evidence.backend}"
-    return f"{sentence}, both sides taken{never}" if evidence.both_sides else sentence + never
+    return f"{sentence}, both sides taken{untested}" if evidence.both_sides else sentence + untested
 
 
-def _counts(evidence: Evidence | None) -> str:
+def _counts_text(evidence: Evidence | None) -> str:
     if evidence is None:
         return ""
     if evidence.compilations_before is not None and evidence.compilations_after is not None:
-        return _compilation_counts(evidence.compilations_before, evidence.compilations_after, evidence.unseen)
+        return _compilation_counts_text(evidence.compilations_before, evidence.compilations_after, evidence.unseen)
     before, after = evidence.graphs_before, evidence.graphs_after
     graphs = f"{counted(before, 'graph')} {'becomes' if before == 1 else 'become'} {after}"
     parts = [graphs if before != after else ""]
     if evidence.breaks_after == 0:
         parts.append("no break is left")
     elif evidence.breaks_after < evidence.breaks_before:
-        left = evidence.breaks_after
-        parts.append(f"{counted(left, 'break')} of {evidence.breaks_before} {'is' if left == 1 else 'are'} left")
+        breaks_left = evidence.breaks_after
+        parts.append(
+            f"{counted(breaks_left, 'break')} of {evidence.breaks_before} {'is' if breaks_left == 1 else 'are'} left"
+        )
     return ", ".join(part for part in parts if part)
 
 
-def _compilation_counts(before: int, after: int, unseen: UnseenInputs | None) -> str:
+def _compilation_counts_text(before: int, after: int, unseen: UnseenInputs | None) -> str:
     """Return how the number of compilations changes: "5 compilations become 1, none for 3 unseen calls"."""
     sentence = f"{counted(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
     if unseen is None or not unseen.inputs:
         return sentence
-    more = f"{unseen.compilations} more" if unseen.compilations else "none"
-    return f"{sentence}, {more} for {counted(unseen.inputs, 'call')} with new sizes or values"
+    new_compilations = f"{unseen.compilations} more" if unseen.compilations else "none"
+    return f"{sentence}, {new_compilations} for {counted(unseen.inputs, 'call')} with new sizes or values"
 
 
 # Changes.
@@ -251,13 +253,13 @@ def _compilation_counts(before: int, after: int, unseen: UnseenInputs | None) ->
 
 def change_lines(report: Report, remedy: Remedy) -> list[DiffLine]:
     """Return the changes of a remedy in sources, line by line; a patch of a file is returned unchanged."""
-    sources, own = lookup.sources(report), lookup.main_cell(report)
+    sources, main_cell = lookup.sources(report), lookup.main_cell(report)
     if remedy.patch and not _changes_cells_only(report, remedy):
         return [_patch_line(line) for line in remedy.patch.rstrip("\n").split("\n")]
     lines: list[DiffLine] = []
     for edit in remedy.edits:
         source = sources.get(edit.source)
-        name = "" if source is not None and source is own else f"{source.name if source else edit.source}, "
+        name = "" if source is not None and source is main_cell else f"{source.name if source else edit.source}, "
         lines += _edit_lines(edit, name)
     return lines
 
@@ -278,16 +280,16 @@ def _edit_lines(edit: Edit, name: str) -> list[DiffLine]:
     old = edit.old.split("\n") if edit.last_line >= edit.first_line else []
     new = edit.new.split("\n") if edit.new else []
     lines: list[DiffLine] = []
-    for group in _groups(old, new):
+    for group in _difference_groups(old, new):
         first = edit.first_line + group[0][1]
         last = edit.first_line + group[-1][2] - 1
         if last < first:
-            at = f"before line {first}"
+            position = f"before line {first}"
         else:
-            at = f"line {first}" if last == first else f"lines {first} to {last}"
-        lines.append(DiffLine("@", f"{name}{at}"))
-        for kind, start, end, new_start, new_end in group:
-            if kind == "equal":
+            position = f"line {first}" if last == first else f"lines {first} to {last}"
+        lines.append(DiffLine("@", f"{name}{position}"))
+        for operation, start, end, new_start, new_end in group:
+            if operation == "equal":
                 lines += [DiffLine(" ", text) for text in old[start:end]]
             else:
                 lines += [DiffLine("-", text) for text in old[start:end]]
@@ -295,9 +297,9 @@ def _edit_lines(edit: Edit, name: str) -> list[DiffLine]:
     return lines
 
 
-def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
+def _difference_groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
     """Return the different parts of two texts as groups of ``difflib`` opcodes."""
-    if max(len(old), len(new)) > _MAX_COMPARED:
+    if max(len(old), len(new)) > _MAX_COMPARED_LINES:
         return [[("replace", 0, len(old), 0, len(new))]]
     return difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT_LINES)
 
@@ -320,53 +322,55 @@ def comment_for_cell(report: Report, remedy: Remedy) -> list[str]:
     "Set `capture_scalar_outputs = True`: removes break 1.", "To undo: delete this cell, then restart the kernel, or:
     torch._dynamo.config.capture_scalar_outputs = False".
     """
-    return _comment(report, remedy, "cell") if how_to_apply(report, remedy) == "cell" else []
+    return _make_comment(report, remedy, "cell") if how_to_apply(report, remedy) == "cell" else []
 
 
 def comment_for_code(report: Report, remedy: Remedy) -> list[str]:
     """Return the comment for the copied code of a remedy that works: what the code does, and how to undo it."""
-    return _comment(report, remedy, "code") if remedy.verdict in WORKING else []
+    return _make_comment(report, remedy, "code") if remedy.verdict in WORKING else []
 
 
 def how_to_undo(report: Report, remedy: Remedy) -> str:
     """Say how to undo the lines that a remedy inserts in cells, if deleting them is not enough."""
     if remedy.kind != "mark" or not remedy.settings or how_to_apply(report, remedy) != "edit":
         return ""
-    return _comment(report, remedy, "lines")[-1]
+    return _make_comment(report, remedy, "lines")[-1]
 
 
-def _comment(report: Report, remedy: Remedy, what: Literal["cell", "code", "lines"]) -> list[str]:
-    target = breaks_of(report, remedy)
+def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
+    target = target_of(report, remedy)
     aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
-    does = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
-    differs = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
+    effect = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
+    differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
-    edited = ", undo the edits of the other cells" if "cell" in kinds else ""
-    undo = "To undo: delete these lines" if what == "lines" else f"To undo: delete this {what}{edited}"
-    if remedy.kind == "mark" and what == "code" and not remedy.settings:  # a mark affects only its own call
-        return [does, *differs, undo]
+    edits_note = ", undo the edits of the other cells" if "cell" in kinds else ""
+    undo = (
+        "To undo: delete these lines" if target_kind == "lines" else f"To undo: delete this {target_kind}{edits_note}"
+    )
+    if remedy.kind == "mark" and target_kind == "code" and not remedy.settings:  # a mark affects only its own call
+        return [effect, *differences, undo]
     undo += ", then restart the kernel"
     if kinds - {"cell"}:
         undo += "; no file was changed"
-    elif steps := [*_undone_settings(report, remedy), *_undone_switches(remedy)]:
+    elif steps := [*_undo_settings_statements(report, remedy), *_undo_switches_steps(remedy)]:
         undo += f", or: {'; '.join(steps)}"
-    return [does, *differs, undo]
+    return [effect, *differences, undo]
 
 
-def _undone_settings(report: Report, remedy: Remedy) -> list[str]:
+def _undo_settings_statements(report: Report, remedy: Remedy) -> list[str]:
     """Return the statements that restore the earlier values of a remedy's settings, as far as these are known."""
     statements = []
     for name, value in remedy.settings.items():
-        known = report.config.get(name.removeprefix(CONFIG))
+        earlier_value = report.config.get(name.removeprefix(CONFIG))
         if isinstance(value, list):
             statements += [f"{name}.discard({function.removeprefix('builtins.')})" for function in value]
-        elif known is not None or isinstance(value, bool):
-            statements.append(f"{name} = {known if known is not None else not value!r}")
+        elif earlier_value is not None or isinstance(value, bool):
+            statements.append(f"{name} = {earlier_value if earlier_value is not None else not value!r}")
     return statements
 
 
-def _undone_switches(remedy: Remedy) -> list[str]:
+def _undo_switches_steps(remedy: Remedy) -> list[str]:
     """Return how to undo the switches of a remedy."""
     switches = [switch_with_title(title) for title in remedy.title.split("; ")]
     return [switch.undo for switch in switches if switch is not None]
@@ -402,25 +406,27 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
     targets: set[str] = set()
-    best = sorted(
+    ranked = sorted(
         working,
         key=lambda remedy: (
-            remedy.family == INNER,
+            remedy.family == INNER_FAMILY,
             -len(remedy.breaks),
             _ORDER.index(remedy.verdict),
             -len(remedy.recompiles),
         ),
     )
-    for remedy in best[:_MAX_COMBINABLE]:
+    for remedy in ranked[:_MAX_COMBINABLE]:
         if set(remedy.breaks + remedy.frames) <= targets or any(_are_incompatible(remedy, other) for other in chosen):
             continue
         chosen.append(remedy)
         targets.update(remedy.breaks, remedy.frames)
-    others = [remedy for remedy in chosen if remedy.family != INNER]
-    removed = {ident for remedy in others for ident in remedy.breaks}
-    worst = max((_ORDER.index(remedy.verdict) for remedy in others), default=0)
-    parts = (remedy for remedy in best if remedy.family == INNER and removed <= set(remedy.breaks))
-    part = next((part for part in parts if removed < set(part.breaks) or _ORDER.index(part.verdict) < worst), None)
+    whole_remedies = [remedy for remedy in chosen if remedy.family != INNER_FAMILY]
+    removed = {ident for remedy in whole_remedies for ident in remedy.breaks}
+    worst_verdict = max((_ORDER.index(remedy.verdict) for remedy in whole_remedies), default=0)
+    parts = (remedy for remedy in ranked if remedy.family == INNER_FAMILY and removed <= set(remedy.breaks))
+    part = next(
+        (part for part in parts if removed < set(part.breaks) or _ORDER.index(part.verdict) < worst_verdict), None
+    )
     return chosen if part is None else [part]
 
 
@@ -435,28 +441,28 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
     )
 
 
-def left_by_interrupt(report: Report) -> str:
+def breaks_left_by_interrupt(report: Report) -> str:
     """Return the breaks that an interrupted search for remedies left: "breaks 2 and 3"; empty if it left nothing."""
     numbers = break_numbers(report)
-    left = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
-    known = sorted({numbers[ident] for remedy in left for ident in remedy.breaks if ident in numbers})
-    if known:
-        return f"break{'s' if len(known) > 1 else ''} {number_list(known)}"
-    return next((target for remedy in left if (target := breaks_of(report, remedy))), "")
+    untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
+    untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
+    if untried_numbers:
+        return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
+    return next((target for remedy in untried if (target := target_of(report, remedy))), "")
 
 
-def breaks_of(report: Report, remedy: Remedy) -> str:
+def target_of(report: Report, remedy: Remedy) -> str:
     """Return the target of a remedy: "break 1", "breaks 1 and 2", or the functions that run eagerly without it."""
     numbers = break_numbers(report)
-    known = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
-    if not known and remedy.recompiles:
+    removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
+    if not removed_numbers and remedy.recompiles:
         functions = lookup.recompiled_functions(report)
-        named = dict.fromkeys(functions[ident] for ident in remedy.recompiles if ident in functions)
-        return f"recompiles of {joined(list(named), ', ')}" if named else ""
-    if not known:
+        names = dict.fromkeys(functions[ident] for ident in remedy.recompiles if ident in functions)
+        return f"recompiles of {joined(list(names), ', ')}" if names else ""
+    if not removed_numbers:
         frames = lookup.frames(report)
         return joined([frames[ident].function for ident in dict.fromkeys(remedy.frames) if ident in frames], ", ")
-    return f"break{'s' if len(known) > 1 else ''} {number_list(known)}"
+    return f"break{'s' if len(removed_numbers) > 1 else ''} {number_list(removed_numbers)}"
 
 
 def trials_sentence(trials: BreakRemedies) -> str:
@@ -467,14 +473,18 @@ def trials_sentence(trials: BreakRemedies) -> str:
     """
     failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
     untried = len(trials.failed) - len(failed)
-    other = f" {'other' if len(failed) == 1 else 'others'}" if trials.working else ""
+    others_word = f" {'other' if len(failed) == 1 else 'others'}" if trials.working else ""
     outcomes = (
-        [f"{len(failed)}{other} tried, {'it does not work' if len(failed) == 1 else 'none works'}"] if failed else []
+        [f"{len(failed)}{others_word} tried, {'it does not work' if len(failed) == 1 else 'none works'}"]
+        if failed
+        else []
     )
-    changed = next((trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None)
-    if changed is not None:
-        does = "saves compilations" if changed.recompiles else "removes the break"
-        outcomes.append(f'"{changed.title}" {does}, but changes the result')
+    with_changed_result = next(
+        (trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None
+    )
+    if with_changed_result is not None:
+        effect = "saves compilations" if with_changed_result.recompiles else "removes the break"
+        outcomes.append(f'"{with_changed_result.title}" {effect}, but changes the result')
     if untried:
         outcomes.append(f"{untried} more not tried" if failed or trials.working else f"{untried} not tried")
     return "; ".join(outcomes)
@@ -501,7 +511,7 @@ def _has_effect(remedy: Remedy) -> bool:
     return before is not None and after is not None and after < before
 
 
-def shown_elsewhere(report: Report, remedy: Remedy, number: int) -> int | None:
+def number_of_break_showing(report: Report, remedy: Remedy, number: int) -> int | None:
     """Return the number of the break at which a remedy is shown in full; ``None`` if that is this break."""
     numbers = break_numbers(report)
     first = min((numbers[ident] for ident in remedy.breaks if ident in numbers), default=number)

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
     """Return the sentence about a script: "A standalone script of 12 lines shows break 1: report.reproducer("b1")."."""
-    what = _finding_name(report, reproducer)
+    finding = _finding_name(report, reproducer)
     if reproducer.script is None:
-        return f"{what[0].upper()}{what[1:]} cannot be reproduced: {one_line(reproducer.reason or 'unknown reason')}"
+        return (
+            f"{finding[0].upper()}{finding[1:]} cannot be reproduced: {one_line(reproducer.reason or 'unknown reason')}"
+        )
     lines = counted(len(reproducer.script.strip().split("\n")), "line")
-    return f'A standalone script of {lines} shows {what}: `report.reproducer("{reproducer.id}")`.'
+    return f'A standalone script of {lines} shows {finding}: `report.reproducer("{reproducer.id}")`.'
 
 
 def reproducers_of(report: Report, ident: str) -> list[tuple[int, Reproducer]]:

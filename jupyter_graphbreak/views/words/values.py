@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
     from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, ValueRange
 
-_KINDS = {"nan": "NaN", "inf": "Inf"}
+_KIND_NAMES = {"nan": "NaN", "inf": "Inf"}
 #: The largest numbers of the dtypes that overflow easily.
 _LARGEST_OF_DTYPE = {"float16": "65504", "float8_e4m3fn": "448", "float8_e5m2": "57344"}
 
 
 def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, bool, NonFinite | None]]:
-    """Return the findings about a call, each with whether it is bad, and with the operation that it is about."""
+    """Return the findings about a call: each has a sentence, whether it is bad, and the operation that it concerns."""
     name = one_line(values.function)
     sentences: list[tuple[str, bool, NonFinite | None]] = []
     sentences += [
-        (f"{one_line(given.name)} has {_counts(given.nan, given.inf)} before {name} is called", True, None)
+        (f"{one_line(given.name)} has {_counts_text(given.nan, given.inf)} before {name} is called", True, None)
         for given in values.given
     ]
     sentences += [(first_sentence(report, first), True, first) for first in values.first]
     if not sentences:
         operations = counted(values.operations, "operation")
-        seen = f"{name}: no NaN and no Inf in {operations}, forward and backward"
-        sentences.append((seen, False, None))
+        nothing_found = f"{name}: no NaN and no Inf in {operations}, forward and backward"
+        sentences.append((nothing_found, False, None))
     sentences += [(sentence, is_bad, None) for sentence, is_bad in _results_of_backend(values)]
     sentences += [
         (f"{name} raises {one_line(counts.raised)} when its operations run one by one", True, None)
@@ -49,14 +49,14 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
 
 def first_sentence(report: Report, non_finite: NonFinite) -> str:
     """Return where NaN or Inf begins: "NaN first appears at line 12 (log): 3 of 12 elements; eager has it as well"."""
-    kind = _KINDS[non_finite.kind]
+    kind = _KIND_NAMES[non_finite.kind]
     begins = (
         f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"
     )
-    at = f"{place(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
+    place_text = f"{place(report, non_finite.location)} ({one_line(non_finite.op).rpartition('.')[2]})"
     where = f"graph {non_finite.graph}" if non_finite.graph is not None else "not compiled"
     elements = f"{non_finite.count} of {counted(non_finite.elements, 'element')}, {one_line(non_finite.dtype)}"
-    parts = [f"{begins} at {at}, {where}: {elements}"]
+    parts = [f"{begins} at {place_text}, {where}: {elements}"]
     if non_finite.execution > 1:
         parts.append(f"in execution {non_finite.execution} of the line")
     if non_finite.direction == "backward":
@@ -81,20 +81,20 @@ def line_sentence(report: Report, values: LineValues) -> str:
     op = one_line(values.op).rpartition(".")[2]
     where = f"graph {values.graph}" if values.graph is not None else "not compiled"
     executions = f", {values.executions} executions" if values.executions > 1 else ""
-    at = place(report, without_function(values.location))
-    sentence = f"{at} ({op}), {where}{executions}: {_range(values.forward)}"
-    return f"{sentence}; gradient {_numbers(values.backward)}" if values.backward is not None else sentence
+    place_text = place(report, without_function(values.location))
+    sentence = f"{place_text} ({op}), {where}{executions}: {_range_text(values.forward)}"
+    return f"{sentence}; gradient {_numbers_text(values.backward)}" if values.backward is not None else sentence
 
 
-def first_note(non_finite: NonFinite) -> str:
+def note_on_first(non_finite: NonFinite) -> str:
     """Return the note beside the line in an editor: "NaN begins here"."""
     backward = " in the backward pass" if non_finite.direction == "backward" else ""
-    return f"{_KINDS[non_finite.kind]} begins here{backward}"
+    return f"{_KIND_NAMES[non_finite.kind]} begins here{backward}"
 
 
 def line_note(values: LineValues) -> str:
     """Return the note beside the line in an editor: "8 x 2 float32, -1.5 to 2.3"."""
-    return _range(values.forward)
+    return _range_text(values.forward)
 
 
 def code_of_line(report: Report, values: LineValues) -> str:
@@ -102,9 +102,9 @@ def code_of_line(report: Report, values: LineValues) -> str:
     source = lookup.sources(report).get(values.location.source)
     for segment in source.segments if source is not None else ():
         lines = segment.text.split("\n")
-        at = values.location.line - segment.first_line
-        if 0 <= at < len(lines):
-            return lines[at].strip()
+        index = values.location.line - segment.first_line
+        if 0 <= index < len(lines):
+            return lines[index].strip()
     return ""
 
 
@@ -118,41 +118,41 @@ def left_out_sentence(values: EntryValues) -> str:
 
 def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
     """Compare the results of the backend's code with those of the operations one by one."""
-    by = {counts.by: counts for counts in values.results}
-    graphs, backend = by.get("graphs"), by.get("backend")
+    counts_by_run = {counts.by: counts for counts in values.results}
+    graphs, backend = counts_by_run.get("graphs"), counts_by_run.get("backend")
     if graphs is None or backend is None:
         return []
     name = one_line(values.backend)
     if backend.raised is not None:
         return [(f"The code of {name} raises {one_line(backend.raised)}", True)]
-    alone, made = _kinds_of(graphs), _kinds_of(backend)
-    if made and not alone:
-        added = f"Only the code of {name} gives {and_list(made)}"
+    kinds_of_operations, kinds_of_backend = _kinds_of(graphs), _kinds_of(backend)
+    if kinds_of_backend and not kinds_of_operations:
+        added = f"Only the code of {name} gives {and_list(kinds_of_backend)}"
         return [(f"{added}: the operations one by one do not; `--check` names the first one that differs", True)]
-    if made:
-        return [(f"The code of {name} gives {and_list(made)} as well", True)]
-    if alone:
-        without = f"The code of {name} gives neither NaN nor Inf in the results and the gradients of the inputs"
-        return [(f"{without}: it may keep more digits between operations than separate operations do", False)]
+    if kinds_of_backend:
+        return [(f"The code of {name} gives {and_list(kinds_of_backend)} as well", True)]
+    if kinds_of_operations:
+        no_non_finite = f"The code of {name} gives neither NaN nor Inf in the results and the gradients of the inputs"
+        return [(f"{no_non_finite}: it may keep more digits between operations than separate operations do", False)]
     return []
 
 
 def _kinds_of(counts: NonFiniteCounts) -> list[str]:
-    named = {
+    counts_by_name = {
         "NaN in the result": counts.nan,
         "Inf in the result": counts.inf,
         "NaN in gradients": counts.gradient_nan,
         "Inf in gradients": counts.gradient_inf,
     }
-    return [name for name, count in named.items() if count]
+    return [name for name, count in counts_by_name.items() if count]
 
 
-def _range(numbers: ValueRange) -> str:
+def _range_text(numbers: ValueRange) -> str:
     shape = " x ".join(map(str, numbers.shape)) or "scalar"
-    return f"{shape} {one_line(numbers.dtype)}, {_numbers(numbers)}"
+    return f"{shape} {one_line(numbers.dtype)}, {_numbers_text(numbers)}"
 
 
-def _numbers(numbers: ValueRange) -> str:
+def _numbers_text(numbers: ValueRange) -> str:
     parts = []
     if numbers.low is not None and numbers.high is not None:
         is_constant = numbers.low == numbers.high
@@ -160,9 +160,9 @@ def _numbers(numbers: ValueRange) -> str:
         if numbers.mean is not None and not is_constant:
             parts.append(f"mean {numbers.mean:.4g}")
     if numbers.nan or numbers.inf:
-        parts.append(f"{_counts(numbers.nan, numbers.inf)} of {numbers.elements}")
+        parts.append(f"{_counts_text(numbers.nan, numbers.inf)} of {numbers.elements}")
     return ", ".join(parts) or ("no elements" if not numbers.elements else "no range")
 
 
-def _counts(nan: int, inf: int) -> str:
+def _counts_text(nan: int, inf: int) -> str:
     return and_list([f"{count} {kind}" for count, kind in ((nan, "NaN"), (inf, "Inf")) if count])

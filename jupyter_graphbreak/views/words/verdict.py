@@ -7,12 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.knowledge.switches import switch_with_title
-from jupyter_graphbreak.report.eager import counted_functions
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
+from jupyter_graphbreak.report.eager import functions_worth_counting
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
-from jupyter_graphbreak.views.words.effects import not_run_again
-from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, several_causes
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
+from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, text_of_several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
@@ -21,10 +21,10 @@ from jupyter_graphbreak.views.words.recompilation import (
     Recompilation,
     best_recompile_remedy,
     function_name,
-    limited_functions,
+    limited_functions_text,
     recompilations,
 )
-from jupyter_graphbreak.views.words.remedies import breaks_of, compatible_remedies, left_by_interrupt
+from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_of
 from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 Outcome = Literal["good", "bad", "error", "plain"]
 #: Usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
-_WRAPPERS = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
+_WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
 #: The name of the code at the top level of a cell.
-_THE_CELL = "the cell"
+_CELL_NAME = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
 #: An operation that a graph contains at least this often comes from an unrolled loop. There is advice on such a loop if
 #: compiling took at least this many seconds.
-_MANY_STEPS = 100
+_MIN_UNROLLED_STEPS = 100
 _LONG_COMPILING_S = 5.0
 #: What varied between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
-_VARIED = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
+_VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
 
 class RunVerdict(NamedTuple):
@@ -65,13 +65,14 @@ def verdict(report: Report) -> RunVerdict:
     now runs eagerly (recompile limit)."
     """
     outcome, text = _verdict_on_run(report)
-    if left := left_by_interrupt(report):
-        text += f" Trying was interrupted: {left} {'are' if left.startswith('breaks ') else 'is'} left to try."
-    wrong = [one_line(check.function) for check in report.check or [] if not check.equal]
-    if wrong:
-        named = _names(wrong)
+    if left_to_try := breaks_left_by_interrupt(report):
+        verb = "are" if left_to_try.startswith("breaks ") else "is"
+        text += f" Trying was interrupted: {left_to_try} {verb} left to try."
+    wrong_functions = [one_line(check.function) for check in report.check or [] if not check.equal]
+    if wrong_functions:
+        names = _names_or_count(wrong_functions)
         return RunVerdict(
-            "error", f"Compiled, {named} {'returns' if len(wrong) == 1 else 'return'} a wrong result. {text}"
+            "error", f"Compiled, {names} {'returns' if len(wrong_functions) == 1 else 'return'} a wrong result. {text}"
         )
     return RunVerdict(outcome, text)
 
@@ -79,9 +80,9 @@ def verdict(report: Report) -> RunVerdict:
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
     reason = one_line(remedies.untried)
-    shown = f"{verdict(report).text} {not_run_again(report)}"
+    shown_text = f"{verdict(report).text} {not_run_again_sentence(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
-    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown else reason
+    return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
 
 
 def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
@@ -90,10 +91,10 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
         where = _place_suffix(report, report.error.location) if report.error is not None else ""
         return "bad" if report.breaks else "plain", f"Interrupted{where}; {breaks} until then."
     if report.error is not None or report.status == "error":
-        return "error", _failure(report)
+        return "error", _how_run_ended(report)
     if report.breaks:
         return "bad", f"{breaks}{_first_step(report)}"
-    limited = limited_functions(report)
+    limited = limited_functions_text(report)
     if limited:
         return "bad", f"No breaks, but {limited}.{_end_of_recompiles(report)}"
     if not report.graphs:
@@ -104,10 +105,10 @@ def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
     if report.recompiles:
         return _verdict_on_recompiles(report)
     graphs = "one graph" if len(report.graphs) == 1 else counted(len(report.graphs), "graph")
-    return "good", f"No breaks: {graphs}.{_unrolled(report)}"
+    return "good", f"No breaks: {graphs}.{_unrolled_loop_advice(report)}"
 
 
-def _unrolled(report: Report) -> str:
+def _unrolled_loop_advice(report: Report) -> str:
     """Return the advice on a loop that was unrolled into a graph so long that compiling it took seconds."""
     compile_s = report.timing.compile_s or 0.0
     if compile_s < _LONG_COMPILING_S:
@@ -116,7 +117,7 @@ def _unrolled(report: Report) -> str:
         (graph.id, op.target, op.location) for graph in report.graphs for op in graph.ops if op.location is not None
     )
     (graph, _, location), times = max(places.items(), key=lambda item: item[1], default=(("", "", None), 0))
-    if times < _MANY_STEPS:
+    if times < _MIN_UNROLLED_STEPS:
         return ""
     where = "the graph" if len(report.graphs) == 1 else f"graph {graph}"
     return (
@@ -126,24 +127,31 @@ def _unrolled(report: Report) -> str:
 
 
 def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:
-    right = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
-    if all(recompile.id in right for recompile in report.recompiles):
-        return "good", f"No breaks. {_recompiled(report, 'as expected')}."
-    return "plain", f"No breaks, but {_recompiled(report)}.{_end_of_recompiles(report)}"
+    expected_recompiles = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
+    if all(recompile.id in expected_recompiles for recompile in report.recompiles):
+        return "good", f"No breaks. {_recompiled_text(report, 'as expected')}."
+    return "plain", f"No breaks, but {_recompiled_text(report)}.{_end_of_recompiles(report)}"
 
 
-def _failure(report: Report) -> str:
+def _how_run_ended(report: Report) -> str:
     """Return how the run ended: "Break 2 ended the run: `print`, line 5."."""
     error = report.error
     number = break_numbers(report).get(error.break_ or "") if error is not None else None
     if error is not None and number is not None:
         break_ = ordered_breaks(report)[number - 1]
-        others = len(report.breaks) - 1
-        before = f" There {'is 1 other break' if others == 1 else f'are {others} other breaks'}." if others else ""
-        return f"Break {number} ended the run: {title_of(break_)}{_place_suffix(report, break_.location)}.{before}"
-    kind = one_line(error.type) if error is not None else "an error"
-    until = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
-    return f"The run ended in {kind}{_place_suffix(report, error.location if error is not None else None)}{until}."
+        other_count = len(report.breaks) - 1
+        other_breaks = (
+            f" There {'is 1 other break' if other_count == 1 else f'are {other_count} other breaks'}."
+            if other_count
+            else ""
+        )
+        return (
+            f"Break {number} ended the run: {title_of(break_)}{_place_suffix(report, break_.location)}.{other_breaks}"
+        )
+    error_type = one_line(error.type) if error is not None else "an error"
+    breaks_until_then = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
+    suffix = _place_suffix(report, error.location if error is not None else None)
+    return f"The run ended in {error_type}{suffix}{breaks_until_then}."
 
 
 def _as_sentence(reason: str) -> str:
@@ -155,37 +163,38 @@ def _as_sentence(reason: str) -> str:
 def _first_step(report: Report) -> str:
     """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
-    nothing = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
+    nothing_compiled = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     part = _part_with_one_break(report)
     if chosen:
-        return f". {_what_works(report, chosen)}{part}{nothing}"
+        return f". {_what_works(report, chosen)}{part}{nothing_compiled}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing = f"{_what_failed(report)}{part}{nothing}"
+        nothing_compiled = f"{_what_failed(report)}{part}{nothing_compiled}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
-        nothing = f" {_as_sentence(one_line(reason))}{nothing}"
-    total, alike = len(report.breaks), _main_group(report)
-    if alike:
-        share = "all" if len(alike) == total else f"{len(alike)} of them"
-        cost = cost_of_all(alike)
+        nothing_compiled = f" {_as_sentence(one_line(reason))}{nothing_compiled}"
+    total, largest_group = len(report.breaks), _largest_group(report)
+    if largest_group:
+        share = "all" if len(largest_group) == total else f"{len(largest_group)} of them"
+        cost = cost_of_all(largest_group)
         cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost else ""
-        advice = _shared_advice(report, alike)
-        reason = f"with one way out: {advice}" if advice else f"for one reason: {title_of(alike[0])}"
-        return f", {share} {reason}.{nothing}{cost}"
+        advice = _shared_advice(report, largest_group)
+        reason = f"with one way out: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
+        return f", {share} {reason}.{nothing_compiled}{cost}"
     first = ordered_breaks(report)[0]
-    effect = _effect(report, first)
+    effect = _worst_effect(report, first)
     if not effect and total > 1:
-        worst = max(ordered_breaks(report), key=_weight)
-        known = f" Fix break {break_numbers(report)[worst.id]} first: it {_effect(report, worst)}."
-        return f".{nothing}{known if _effect(report, worst) else ' Fix break 1 first.'}"
+        worst = max(ordered_breaks(report), key=_break_weight)
+        worst_step = f" Fix break {break_numbers(report)[worst.id]} first: it {_worst_effect(report, worst)}."
+        return f".{nothing_compiled}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
-        is_said = " ran eagerly" in nothing and effect.endswith("run eagerly")
-        return f"{_place_suffix(report, first.location)}{f': it {effect}' if effect and not is_said else ''}.{nothing}"
-    return f".{nothing} Fix break 1 first{f': it {effect}' if effect else ''}."
+        is_stated_already = " ran eagerly" in nothing_compiled and effect.endswith("run eagerly")
+        effect_text = f": it {effect}" if effect and not is_stated_already else ""
+        return f"{_place_suffix(report, first.location)}{effect_text}.{nothing_compiled}"
+    return f".{nothing_compiled} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 
-def _main_group(report: Report) -> list[Break]:
+def _largest_group(report: Report) -> list[Break]:
     """Return the breaks with one reason or one way out, if at least half of all breaks have it; empty otherwise."""
     breaks = max(break_groups(report), key=lambda group: len(group.breaks)).breaks
     return breaks if len(breaks) > 1 and 2 * len(breaks) >= len(report.breaks) else []
@@ -193,7 +202,7 @@ def _main_group(report: Report) -> list[Break]:
 
 def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
     """Return the advice about breaks that have several causes but one way out; empty for one cause."""
-    if not several_causes(breaks):
+    if not text_of_several_causes(breaks):
         return ""
     return next((advice.text for advice in guidance(report, breaks[0])), "")
 
@@ -207,12 +216,12 @@ def advice_beside_verdict(report: Report) -> str:
         ways_out = (skipped.way_out for skipped in report.skipped)
         return next(filter(None, [*(guard.advice for guard in guards), *ways_out]), "")
     first = ordered_breaks(report)[0]
-    if alike := _main_group(report):
-        if _shared_advice(report, alike):
+    if largest_group := _largest_group(report):
+        if _shared_advice(report, largest_group):
             return ""  # it is in the verdict
-        first = alike[0]
-    elif not _effect(report, first):
-        first = max(ordered_breaks(report), key=_weight)
+        first = largest_group[0]
+    elif not _worst_effect(report, first):
+        first = max(ordered_breaks(report), key=_break_weight)
     return next((advice.text for advice in guidance(report, first)), "")
 
 
@@ -220,25 +229,27 @@ def _what_failed(report: Report) -> str:
     """Return why there is no working change, and a library's switch that changes results."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
-        if remedy.verdict == "another result" and switch is not None and switch.differs is not None:
-            target = "it" if len(report.breaks) == 1 else breaks_of(report, remedy)
-            return f' Only "{remedy.title}" removes {target}, but {switch.differs}.'
+        if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
+            target = "it" if len(report.breaks) == 1 else target_of(report, remedy)
+            return f' Only "{remedy.title}" removes {target}, but {switch.result_difference}.'
     changes = [remedy for remedy in report.remedies or [] if remedy.kind != "person"]
-    late = next((remedy for remedy in changes if remedy.family == INNER and remedy.reason == NO_TIME), None)
-    named = f'"{late.title}"' if late is not None else "a change"
+    untried_part = next(
+        (remedy for remedy in changes if remedy.family == INNER_FAMILY and remedy.reason == NO_TIME), None
+    )
+    untried_text = f'"{untried_part.title}"' if untried_part is not None else "a change"
     if all(remedy.reason == NO_TIME for remedy in changes):
-        return f" There was no time to try {named}."
-    untried = f"; there was no time to try {named}" if late is not None else ""
-    return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{untried}."
+        return f" There was no time to try {untried_text}."
+    time_note = f"; there was no time to try {untried_text}" if untried_part is not None else ""
+    return f" No change that was tried removes {'it' if len(report.breaks) == 1 else 'one'}{time_note}."
 
 
 def _part_with_one_break(report: Report) -> str:
     """Return which break prevents the largest part from being compiled alone, if no part without breaks is large."""
-    steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER and remedy.kind == "person")
+    steps = (remedy for remedy in report.remedies or [] if remedy.family == INNER_FAMILY and remedy.kind == "person")
     step = next(steps, None)
     if step is None:
         return ""
-    return f" If you can remove {breaks_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
+    return f" If you can remove {target_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
 def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
@@ -250,23 +261,23 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
         )
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
-    target = target if removed == total else breaks_of(report, remedy)
+    target = target if removed == total else target_of(report, remedy)
     doubt = {"works but differs": ", with a difference", "works on what ran": ", as far as it ran"}
     slower = slowdown_by(report, remedy)
-    but = f", but {slower}" if slower else ""
-    return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{but}."
+    slower_text = f", but {slower}" if slower else ""
+    return f"{title}: that removes {target}{doubt.get(remedy.verdict, '')}{slower_text}."
 
 
 def _changes_in_order(title: str) -> str:
     """Return the title of a remedy as a clause: "Set a = True and print after the call"."""
-    first, *others = title.split("; ")
-    changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in others)]
-    if others and any(", " in change for change in changes):
+    first, *further_titles = title.split("; ")
+    changes = [f"{first[:1].upper()}{first[1:]}", *(f"{other[:1].lower()}{other[1:]}" for other in further_titles)]
+    if further_titles and any(", " in change for change in changes):
         return f"{'; '.join(changes[:-1])}; and {changes[-1]}"
     return and_list(changes)
 
 
-def _effect(report: Report, break_: Break) -> str:
+def _worst_effect(report: Report, break_: Break) -> str:
     """Return the worst effect of a break as a sentence without a subject: "makes 3 functions run eagerly"."""
     saving, cost = saving_of(report, break_), break_.cost
     if saving or cost is None:
@@ -276,7 +287,7 @@ def _effect(report: Report, break_: Break) -> str:
     return f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else ""
 
 
-def _weight(break_: Break) -> tuple[int, int]:
+def _break_weight(break_: Break) -> tuple[int, int]:
     cost = break_.cost
     return (cost.eager, cost.graphs) if cost is not None else (0, 0)
 
@@ -284,22 +295,24 @@ def _weight(break_: Break) -> tuple[int, int]:
 def _why_nothing_compiled(report: Report) -> str:
     """Return why nothing was compiled: ": norm ran eagerly", ": the first call of f had no tensor operation, ..."."""
     # The name of a torch wrapper is useless to the reader; the name of the function called through it is not.
-    through = _names(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
-    eager = _eager_names(report) or through
+    called_names = (
+        _names_or_count(f"`{one_line(call.name)}`" for call in report.compiled or ()) if report.skipped else ""
+    )
+    eager = _eager_names(report) or called_names
     if eager:
         return f": {eager} ran eagerly"
-    empty = [_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
-    names = _names(empty)
+    empty = [_qualified_name(report, frame) for frame in report.frames if frame.outcome == "empty"]
+    names = _names_or_count(empty)
     if not names:
         return ""
-    if names == _THE_CELL:
+    if names == _CELL_NAME:
         return ": the cell has no tensor operation"
     # Dynamo marks the code of a call without tensor operations, and does not look at later calls.
-    calls, them = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
-    return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {them} eagerly from now on"
+    calls, pronoun = ("call", "it") if len({name for name in empty if name}) == 1 else ("calls", "them")
+    return f": the first {calls} of {names} had no tensor operation, so PyTorch runs {pronoun} eagerly from now on"
 
 
-def _recompiled(report: Report, judgment: str = "") -> str:
+def _recompiled_text(report: Report, judgment: str = "") -> str:
     """Return which function was compiled again and why: "attend was compiled 3 times: scale varied"."""
     functions = recompilations(report)
     judgment = f", {judgment}" if judgment else ""
@@ -308,9 +321,10 @@ def _recompiled(report: Report, judgment: str = "") -> str:
     (function,) = functions
     name = _called_name(report, function)
     times = f"compiled {times_text(function.total)}" if function.total else "compiled again"
-    found = [_VARIED.fullmatch(guard.variation) for guard in function.guards]
-    varied = [one_line(variation[1]) for variation in found if variation is not None]
-    return f"{one_line(name)} was {times}{judgment}{f': {and_list(varied[:_MAX_NAMES])} varied' if varied else ''}"
+    matches = [_VARIATION.fullmatch(guard.variation) for guard in function.guards]
+    varied_names = [one_line(variation[1]) for variation in matches if variation is not None]
+    reason = f": {and_list(varied_names[:_MAX_NAMES])} varied" if varied_names else ""
+    return f"{one_line(name)} was {times}{judgment}{reason}"
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
@@ -334,37 +348,43 @@ def _end_of_recompiles(report: Report) -> str:
     If none does, return the decision for a person.
     """
     fixes = [best_recompile_remedy(report, function) for function in recompilations(report)]
-    known = [remedy for remedy in fixes if remedy is not None]
-    if len(known) > 1:
-        return f" {len(known)} changes, each tried alone, end recompiles."
-    if not known:
+    found_fixes = [remedy for remedy in fixes if remedy is not None]
+    if len(found_fixes) > 1:
+        return f" {len(found_fixes)} changes, each tried alone, end recompiles."
+    if not found_fixes:
         steps: Counter[str] = Counter()
         for remedy in report.remedies or []:
             if remedy.person and remedy.recompiles and remedy.reason != NO_TIME_AT_ALL:
                 steps[remedy.person] += len(remedy.recompiles)
         (step, times), (_, next_times) = [*steps.most_common(2), ("", 0), ("", 0)][:2]
         return f" {one_line(step)}" if times > next_times else ""
-    (remedy,) = known
-    after = remedy.evidence.compilations_after if remedy.evidence is not None else None
-    left = f"{counted(after, 'compilation')} {'remains' if after == 1 else 'remain'}" if after else "fewer compilations"
+    (remedy,) = found_fixes
+    compilations_after = remedy.evidence.compilations_after if remedy.evidence is not None else None
+    remaining = (
+        f"{counted(compilations_after, 'compilation')} {'remains' if compilations_after == 1 else 'remain'}"
+        if compilations_after
+        else "fewer compilations"
+    )
     slower = slowdown_by(report, remedy)
-    return f" {one_line(remedy.title)}: {left}{f', but {slower}' if slower else ''}."
+    return f" {one_line(remedy.title)}: {remaining}{f', but {slower}' if slower else ''}."
 
 
-def _name(report: Report, subject: Frame | Skipped) -> str:
+def _qualified_name(report: Report, subject: Frame | Skipped) -> str:
     """Return the qualified name of a function; empty for a torch wrapper."""
     location = subject.location
     if location is not None and is_wrapper_of_torch(report, location):
         return ""
     name = one_line(function_of(report, location) if location is not None else subject.function)
-    return _THE_CELL if name == "<module>" else name
+    return _CELL_NAME if name == "<module>" else name
 
 
 def _eager_names(report: Report) -> str:
-    return _names(_name(report, skipped) for skipped in counted_functions(report, report.skipped))
+    return _names_or_count(
+        _qualified_name(report, skipped) for skipped in functions_worth_counting(report, report.skipped)
+    )
 
 
-def _names(functions: Iterable[str]) -> str:
+def _names_or_count(functions: Iterable[str]) -> str:
     names = list(dict.fromkeys(filter(None, functions)))
     return counted(len(names), "function") if len(names) > _MAX_NAMES else " and ".join(names)
 
@@ -378,10 +398,10 @@ def _place_suffix(report: Report, location: Location | None) -> str:
 
 def figures(report: Report) -> list[str]:
     """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.1 s", "torch 2.13.0"."""
-    head, counts = ", ".join(filter(None, [run_name(report), compiled_name(report)])), _counts(report)
+    head, counts = ", ".join(filter(None, [run_name(report), compiled_name(report)])), _counts_text(report)
     return [
         f"{head}: {counts}" if counts else head,
-        *_where_and_when(report),
+        *_device_and_times(report),
         *([f"torch {report.torch.partition('+')[0]}"] if report.torch else []),
     ]
 
@@ -389,17 +409,17 @@ def figures(report: Report) -> list[str]:
 def summary(report: Report) -> str:
     """Return a report in one line: "Cell In[3]: 2 breaks, 4 graphs, 11 ops | cpu | 0.84 s, compiling 0.79 s"."""
     result = counted(len(report.breaks), "break") if report.breaks else verdict(report).text.rstrip(".")
-    named = ", ".join(filter(None, [f"{run_name(report)}: {result}", _counts(report)]))
-    return " | ".join([named, *_where_and_when(report)])
+    name_and_counts = ", ".join(filter(None, [f"{run_name(report)}: {result}", _counts_text(report)]))
+    return " | ".join([name_and_counts, *_device_and_times(report)])
 
 
-def _counts(report: Report) -> str:
+def _counts_text(report: Report) -> str:
     figures = report.summary
     counts = {"graph": figures.graphs, "op": figures.ops, "recompile": figures.recompiles}
     return ", ".join(counted(number, noun) for noun, number in counts.items() if number)
 
 
-def _where_and_when(report: Report) -> list[str]:
+def _device_and_times(report: Report) -> list[str]:
     parts = [" ".join(filter(None, [report.device.used, report.device.name]))]
     timing = report.timing
     if timing.wall_s is not None:
@@ -410,19 +430,19 @@ def _where_and_when(report: Report) -> list[str]:
 
 def run_name(report: Report) -> str:
     """Return the name of the cell that ran, or of the first source that is not PyTorch's: "Cell In[3]", "train.py"."""
-    named = lookup.main_cell(report) or next(
+    source_of_run = lookup.main_cell(report) or next(
         (source for source in report.sources if not (source.path or "").startswith("torch/")), None
     )
-    return one_line(named.name) if named is not None and named.name else "this run"
+    return one_line(source_of_run.name) if source_of_run is not None and source_of_run.name else "this run"
 
 
 def compiled_name(report: Report) -> str:
     """Return the outermost compiled functions: "step", "BartForCausalLM"."""
     if report.compiled:
         return _first_names([one_line(call.type or call.name) for call in report.compiled])
-    called: dict[str | None, Frame] = {}
+    first_callees: dict[str | None, Frame] = {}
     for frame in reversed(report.frames):
-        called[frame.caller] = frame
+        first_callees[frame.caller] = frame
     names: dict[str, None] = {}
     for frame in report.frames:
         if frame.caller is not None or frame.recompile_of is not None or frame.role == "resume":
@@ -432,17 +452,17 @@ def compiled_name(report: Report) -> str:
             continue
         # The name of a wrapper says nothing about the wrapped function.
         for _ in range(_MAX_WRAPPERS):
-            if frame.function not in _WRAPPERS or frame.id not in called:
+            if frame.function not in _WRAPPER_NAMES or frame.id not in first_callees:
                 break
-            frame = called[frame.id]  # noqa: PLW2901
-        names[_name(report, frame).removesuffix(".forward")] = None
-    for nameless in ("", _THE_CELL, "<lambda>"):
+            frame = first_callees[frame.id]  # noqa: PLW2901
+        names[_qualified_name(report, frame).removesuffix(".forward")] = None
+    for nameless in ("", _CELL_NAME, "<lambda>"):
         names.pop(nameless, None)
     return _first_names(list(names))
 
 
 def _first_names(names: Sequence[str]) -> str:
     """Join the first names: "step and norm", "step, norm and 2 more"."""
-    shown = list(dict.fromkeys(names))
-    more = len(shown) - _MAX_NAMES
-    return f"{', '.join(shown[:_MAX_NAMES])} and {more} more" if more > 0 else " and ".join(shown)
+    unique_names = list(dict.fromkeys(names))
+    more = len(unique_names) - _MAX_NAMES
+    return f"{', '.join(unique_names[:_MAX_NAMES])} and {more} more" if more > 0 else " and ".join(unique_names)

@@ -37,18 +37,23 @@ def stack_tree(stacks: Iterable[Sequence[Location]], depth: int = 0) -> list[Sta
     by_start: dict[tuple[str, int], list[Sequence[Location]]] = {}
     for stack in stacks:
         if stack:
-            by_start.setdefault(_spot(stack[0]), []).append(stack)
+            by_start.setdefault(_source_and_line(stack[0]), []).append(stack)
     nodes = []
     for group in by_start.values():
-        shared = 1
+        shared_count = 1
         # Put all places that the group shares into one node, so that a deep recursion does not make a deep tree.
-        while all(len(stack) > shared for stack in group) and len({_spot(stack[shared]) for stack in group}) == 1:
-            shared += 1
-        nodes.append(StackNode(list(group[0][:shared]), stack_tree((stack[shared:] for stack in group), depth + 1)))
+        while (
+            all(len(stack) > shared_count for stack in group)
+            and len({_source_and_line(stack[shared_count]) for stack in group}) == 1
+        ):
+            shared_count += 1
+        nodes.append(
+            StackNode(list(group[0][:shared_count]), stack_tree((stack[shared_count:] for stack in group), depth + 1))
+        )
     return nodes
 
 
-def _spot(place: Location) -> tuple[str, int]:
+def _source_and_line(place: Location) -> tuple[str, int]:
     return place.source, place.line
 
 
@@ -64,12 +69,12 @@ def place(report: Report, location: Location | None) -> str:
         return "an unknown place"
     source = lookup.sources(report).get(location.source)
     if source is None:
-        where = f"line {location.line}"
+        text = f"line {location.line}"
     elif source.kind == "cell":
-        where = f"line {location.line}" if source is lookup.main_cell(report) else f"{source.name} line {location.line}"
+        text = f"line {location.line}" if source is lookup.main_cell(report) else f"{source.name} line {location.line}"
     else:
-        where = f"{source.name}:{location.line}"
-    return where if location.function in {None, "", _MODULE} else f"{where} in {function_of(report, location)}"
+        text = f"{source.name}:{location.line}"
+    return text if location.function in {None, "", _MODULE} else f"{text} in {function_of(report, location)}"
 
 
 def function_of(report: Report, location: Location) -> str:
@@ -101,16 +106,16 @@ def without_function(location: Location | None) -> Location | None:
 
 def is_of_library(report: Report, location: Location | None) -> bool:
     """Whether a place is in a library's code."""
-    return _library(report, location) is not None
+    return _library_source(report, location) is not None
 
 
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
     """Whether a place is in a wrapper that torch puts around functions."""
-    source = _library(report, location)
+    source = _library_source(report, location)
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
 
 
-def _library(report: Report, location: Location | None) -> Source | None:
+def _library_source(report: Report, location: Location | None) -> Source | None:
     """Return the source of a place in a library; ``None`` for any other place."""
     source = lookup.sources(report).get(location.source) if location is not None else None
     return source if source is not None and source.kind == "library" else None

@@ -18,7 +18,7 @@ import torch
 
 from jupyter_graphbreak.compiling.compile_options import CompileOptions
 from jupyter_graphbreak.compiling.compiled_calls import CompiledCalls, compiled_calls
-from jupyter_graphbreak.compiling.descriptions import described
+from jupyter_graphbreak.compiling.descriptions import describe_compiled
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, places_in_graph
 
 X = torch.ones(2)
@@ -122,7 +122,7 @@ def test_a_module_with_a_call_of_its_own_is_compiled_whole() -> None:
     files = [frame.filename for frame in traceback.extract_tb(raised.tb)]
     assert files
     assert not [name for name in files if "jupyter_graphbreak/compiling/" in name or "/_torch_compat/" in name]
-    assert described(calls.compiled, {"net": net, "torch": torch})[0].code == "net = torch.compile(net)"
+    assert describe_compiled(calls.compiled, {"net": net, "torch": torch})[0].code == "net = torch.compile(net)"
 
 
 def test_calls_of_a_function_that_trains_are_routed() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, role_of, role_with
+from jupyter_graphbreak.compiling.roles import is_driver, is_metric, may_be_compiled, role_of, role_with_arguments
 
 X = torch.ones(2)
 MODEL = torch.nn.Linear(2, 2)
@@ -100,7 +100,7 @@ TRAINER = Trainer()
 
 
 def role(call: Any, *args: Any, **kwargs: Any) -> str:
-    return role_of(call) or role_with(call, args, kwargs)
+    return role_of(call) or role_with_arguments(call, args, kwargs)
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,8 @@ def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
     sources = Sources([source])
     said = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
     read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
-    assert sources.in_words(said) == read
-    assert sources.in_words(None) is None
+    assert sources.with_user_names(said) == read
+    assert sources.with_user_names(None) is None
 
 
 def test_stack_of_a_kernel_only_shows_relevant_frames() -> None:
@@ -254,4 +254,4 @@ def test_frames_that_run_the_shell_or_the_program_are_hidden() -> None:
 def test_a_text_of_torch_names_no_folder_of_the_machine() -> None:
     sources = Sources([], ["/v/lib/python3.12", "/v/lib/python3.12/site-packages"], folder="/", home="/home/u")
     text = "`f` in file `/v/lib/python3.12/site-packages/torch/x.py` (/home/u/job/y.py) / `/v/lib/python3.12/z.py`"
-    assert sources.in_words(text) == "`f` in file `torch/x.py` (~/job/y.py) / `z.py`"
+    assert sources.with_user_names(text) == "`f` in file `torch/x.py` (~/job/y.py) / `z.py`"

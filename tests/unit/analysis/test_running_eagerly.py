@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_graphbreak.analysis.aftermath import block_around_variadic_calls, skip_reason_of_break
+from jupyter_graphbreak.analysis.aftermath import block_enclosing_variadic_calls, skip_reason_of_break
 from jupyter_graphbreak.analysis.breaks import advise
 from jupyter_graphbreak.analysis.messages import Cause
 from jupyter_graphbreak.report.location import Segment, Source
@@ -61,4 +61,4 @@ def test_a_variadic_call_has_a_block_if_all_calls_in_the_function_share_it(
 ) -> None:
     shift = 30
     source = Source("s1", "wrappers.py", "file", "wrappers.py", segments=[Segment(1 + shift, WRAPPERS)])
-    assert block_around_variadic_calls(source, line + shift, name) == block
+    assert block_enclosing_variadic_calls(source, line + shift, name) == block

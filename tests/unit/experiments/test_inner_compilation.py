@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, proposal_for
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 
 NET = InnerCall("Net", ("net",))
@@ -32,7 +32,7 @@ class LM(torch.nn.Module):
 
 
 def text_for(text: str, entry: CompiledEntry, *calls: InnerCall) -> str | None:
-    proposal = proposal_for({"s1": text}, {"s1": "cell"}, entry, calls or (NET,), 0.5)
+    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, calls or (NET,), 0.5)
     return None if proposal is None else proposal.texts["s1"]
 
 
@@ -89,7 +89,9 @@ def test_layers_that_are_alike_are_compiled_in_a_loop() -> None:
         "import torch\nfor block in model.layers:\n    block.compile(backend='eager')\nfast = model\nfast(1)"
     )
     taken = frozenset({"block", "layer"})  # variables of other cells
-    proposal = proposal_for({"s1": text}, {"s1": "cell"}, CompiledEntry("Deep", is_module=True), [layers], 0.5, taken)
+    proposal = propose_inner_compilation(
+        {"s1": text}, {"s1": "cell"}, CompiledEntry("Deep", is_module=True), [layers], 0.5, taken
+    )
     assert proposal is not None
     assert proposal.texts["s1"] == changed.replace("block", "block_2")
 
@@ -147,7 +149,7 @@ def test_a_copy_of_a_module_with_a_compiled_method_calls_its_own_method() -> Non
 def test_a_method_that_shallow_copies_would_share_is_said_to_be_shared(copied: str, method: str, count: int) -> None:
     text = f"import torch, copy\nnet = Net()\n@torch.compile\ndef step(x):\n    return net(x)\ntarget = {copied}"
     entry = CompiledEntry("step", parameters=("x",))
-    proposal = proposal_for({"s1": text}, {"s1": "cell"}, entry, [InnerCall("Net", ("net",), method)], 0.5)
+    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, entry, [InnerCall("Net", ("net",), method)], 0.5)
     assert proposal is not None
     assert len(proposal.assumptions) == count
 
@@ -186,6 +188,6 @@ def test_nothing_is_proposed_where_the_text_cannot_be_changed_safely(text: str) 
 def test_the_title_names_what_is_compiled_and_its_share() -> None:
     text = "import torch\n@torch.compile\ndef step(x):\n    return G(D(x))\nstep(1)"
     calls = [InnerCall("Sequential", ("G",)), InnerCall("Sequential", ("D",))]
-    proposal = proposal_for({"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.619)
+    proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.619)
     assert proposal is not None
     assert proposal.title == "Compile G and D instead of step (they do 62% of the operations)"

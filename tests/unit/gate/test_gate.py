@@ -17,7 +17,7 @@ from jupyter_graphbreak.gate.baseline import (
     save_baseline,
     write_baseline,
 )
-from jupyter_graphbreak.gate.verdict import GateVerdict, details, headline, judge, new_breaks
+from jupyter_graphbreak.gate.verdict import GateVerdict, details, headline, ids_of_new_breaks, judge
 from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped
@@ -80,7 +80,7 @@ def verdict_of(after: Report, before: Report = BEFORE) -> GateVerdict:
 )  # fmt: skip
 def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> None:
     verdict = verdict_of(after)
-    assert (len(verdict.new), len(verdict.gone)) == (new, gone)
+    assert (len(verdict.new_breaks), len(verdict.gone_breaks)) == (new, gone)
     assert verdict.passed == (new == 0)
     assert headline(verdict).startswith("gate passed" if new == 0 else "gate failed")
     assert len(details(verdict)) == new + gone
@@ -89,11 +89,11 @@ def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> Non
 def test_of_two_equal_breaks_the_later_one_is_new() -> None:
     after = report_of(("f", "print(x)", PRINT), ("f", "print(x)", PRINT))
     verdict = verdict_of(after, report_of(("f", "print(x)", PRINT)))
-    assert new_breaks(verdict, after) == {"b2"}
+    assert ids_of_new_breaks(verdict, after) == {"b2"}
 
 
 def test_an_empty_baseline_allows_nothing() -> None:
-    assert len(judge(read_baseline(""), [BEFORE]).new) == 2
+    assert len(judge(read_baseline(""), [BEFORE]).new_breaks) == 2
     assert judge(read_baseline(""), [report_of(frames=("f",))]).passed
 
 
@@ -187,7 +187,7 @@ def test_in_a_renamed_file_a_copy_of_an_allowed_break_is_the_new_one() -> None:
     after = report_of(
         ("copy", "if x.sum() > 0:", BRANCH), ("f", "if x.sum() > 0:", BRANCH), ("g", "print(x)", PRINT), path="net.py"
     )
-    assert [break_.function for break_ in verdict_of(after).new] == ["copy"]
+    assert [break_.function for break_ in verdict_of(after).new_breaks] == ["copy"]
 
 
 def test_a_baseline_that_may_not_be_written_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from jupyter_graphbreak.ipython.cell.mentions import mentions_compile
-from jupyter_graphbreak.ipython.cell.rewriting import BeginObservation, replace_magic_line
-from jupyter_graphbreak.ipython.cell.top_level import computes_alone
+from jupyter_graphbreak.ipython.cell.rewriting import CellRewriter, replace_magic_line
+from jupyter_graphbreak.ipython.cell.top_level import only_computes
 
 
 def lines(text: str) -> list[str]:
@@ -21,7 +21,7 @@ def lines(text: str) -> list[str]:
 
 def rewritten(body: str, *, uses_compile: bool = False) -> str:
     text = "".join(replace_magic_line(lines("%%compile_explain -q\n" + body)))
-    return ast.unparse(BeginObservation(lambda _: uses_compile).visit(ast.parse(text)))
+    return ast.unparse(CellRewriter(lambda _: uses_compile).visit(ast.parse(text)))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_call_before_a_cell_names_its_plan(body: str, plan: str) -> None:
     ],
 )
 def test_cells_that_compute_alone(cell: str) -> None:
-    assert _computes_alone(cell)
+    assert _only_computes(cell)
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_cells_that_compute_alone(cell: str) -> None:
     ],
 )
 def test_cells_that_do_more_than_compute(cell: str) -> None:
-    assert not _computes_alone(cell)
+    assert not _only_computes(cell)
 
 
-def _computes_alone(cell: str) -> bool:
+def _only_computes(cell: str) -> bool:
     namespace = {"x": torch.ones(2, 2), "torch": torch, "math": math, "F": torch.nn.functional, "np": Unknown()}
     known = {
         **namespace,
@@ -166,7 +166,7 @@ def _computes_alone(cell: str) -> bool:
         "by_name": {"a": 1},
         "numbers": [1, 2.0],
     }
-    return computes_alone([], ast.parse(cell).body, known)
+    return only_computes([], ast.parse(cell).body, known)
 
 
 class Unknown:

@@ -86,7 +86,7 @@ def test_every_entry_has_a_short_title_and_plain_sentences() -> None:
         assert not text.endswith(".")
     steps = {entry.manual_step for entry in (*CAUSES, *CALLS) if entry.manual_step is not None}
     for step in steps:
-        assert bool(step.obsolete_if_failed) == bool(step.otherwise)
+        assert bool(step.obsolete_if_failed) == bool(step.text_after_failure)
         assert step.text.endswith(".")
 
 

@@ -7,7 +7,7 @@ import re
 from jupyter_graphbreak.analysis.breaks import advise
 from jupyter_graphbreak.analysis.messages import Cause
 from jupyter_graphbreak.knowledge.causes import all_advice
-from jupyter_graphbreak.knowledge.known_bugs import bug_named_by, named_by_messages
+from jupyter_graphbreak.knowledge.known_bugs import bug_with_message, bugs_with_messages
 
 MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
 
@@ -32,11 +32,11 @@ def test_a_break_is_no_known_bug() -> None:
 
 
 def test_messages_name_bugs() -> None:
-    named = bug_named_by("NameError: name 'tmp7' is not defined")
+    named = bug_with_message("NameError: name 'tmp7' is not defined")
     assert named is not None
     assert named.issue == "194490"
-    assert bug_named_by("NameError: name 'tmp' is not defined") is None
+    assert bug_with_message("NameError: name 'tmp' is not defined") is None
 
 
 def test_advice_of_reports_is_plain_text() -> None:
-    assert [bug.issue for bug in named_by_messages() if re.search(r"\]\(|\*", bug.advice_in_report)] == []
+    assert [bug.issue for bug in bugs_with_messages() if re.search(r"\]\(|\*", bug.advice_in_report)] == []

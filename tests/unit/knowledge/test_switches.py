@@ -9,7 +9,7 @@ from jupyter_graphbreak.knowledge.switches import (
     SWITCHES,
     CodePlace,
     KnownSwitch,
-    switch_with,
+    switch_with_code,
     switch_with_title,
     switches_for,
 )
@@ -19,12 +19,12 @@ EINSUM = CodePlace("opt_einsum/sharing.py", "currently_sharing", "threading.get_
 
 @pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.title)
 def test_every_switch_was_measured_and_can_be_undone(switch: KnownSwitch) -> None:
-    assert all(measured.after < measured.before for measured in switch.measured)
-    assert switch.measured
+    assert all(measured.breaks_after < measured.breaks_before for measured in switch.measurements)
+    assert switch.measurements
     if switch.code is not None:
         compile(switch.code, "switch", "exec")
         assert switch.undo
-        assert switch_with(switch.code) is switch
+        assert switch_with_code(switch.code) is switch
     assert switch_with_title(switch.title) is switch
     assert switch.advice in all_advice()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.recording.targets import reached
+from jupyter_graphbreak.recording.targets import reachable_objects
 
 
 class Scale:
@@ -21,7 +21,7 @@ def test_objects_in_containers_are_reached_with_their_methods() -> None:
     def step(x: int) -> int:
         return STEPS["first"][0].apply(x)
 
-    found = [id(item) for item in reached(step)]
+    found = [id(item) for item in reachable_objects(step)]
     assert id(STEPS["first"][0]) in found
     assert id(Scale.apply) in found
 
@@ -30,5 +30,5 @@ def test_a_data_set_is_not_searched_to_its_end() -> None:
     def size() -> int:
         return len(SAMPLES)
 
-    found = [item for item in reached(size) if isinstance(item, Scale)]
+    found = [item for item in reachable_objects(size) if isinstance(item, Scale)]
     assert 0 < len(found) < 11_000

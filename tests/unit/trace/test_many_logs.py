@@ -67,7 +67,7 @@ def test_several_processes_read_the_same_as_one(folder: Path, place: str, monkey
         fsspec = pytest.importorskip("fsspec")
         path = "memory://ranks"
         fsspec.filesystem("memory").put(str(folder), "/ranks", recursive=True)
-    monkeypatch.setattr(log_reading, "_cores", lambda: 2)
+    monkeypatch.setattr(log_reading, "_available_cores", lambda: 2)
     started: list[object] = []
     start = log_reading._Worker._start
 
@@ -87,15 +87,15 @@ def test_several_processes_read_the_same_as_one(folder: Path, place: str, monkey
 
 
 def test_a_process_that_dies_loses_only_its_own_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reading, "_cores", lambda: 2)
-    answer = log_reading._Worker.answer
+    monkeypatch.setattr(log_reading, "_available_cores", lambda: 2)
+    explain = log_reading._Worker.explain
 
     def dying(worker: log_reading._Worker, file: Path, *args: object, **options: bool) -> object:
         if "rank_3_" in file.name:
             os.kill(worker._process.pid, signal.SIGKILL)
-        return answer(worker, file, *args, **options)  # type: ignore[arg-type]
+        return explain(worker, file, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(log_reading._Worker, "answer", dying)
+    monkeypatch.setattr(log_reading._Worker, "explain", dying)
     contents = read_logs(find_logs(folder), [], min_parallel_bytes=0)
     assert {process.rank for process in contents.processes} == set(range(RANKS)) - {3}
     (note,) = contents.notes
@@ -129,7 +129,7 @@ def test_a_file_in_storage_that_is_too_large_or_no_trace_is_named() -> None:
     with pytest.raises(UnreadableTrace, match=r"memory:///?other/notes.log: not a structured trace"):
         read_trace("memory://other/notes.log")
     remote = RemoteFolder("memory://other/notes.log", ReadingLimits(download=3))
-    with pytest.raises(UnreadableTrace, match="larger than"), remote.copied("/other/notes.log"):
+    with pytest.raises(UnreadableTrace, match="larger than"), remote.local_copy("/other/notes.log"):
         pass
 
 

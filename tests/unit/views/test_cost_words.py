@@ -44,9 +44,9 @@ from jupyter_graphbreak.views.words.cost import (
     check_sentence,
     cost_verdicts,
     coverage_sentences,
+    largest_repeated_block,
     pieces,
-    repeated,
-    startup,
+    startup_sentence,
     time_text,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
@@ -212,7 +212,7 @@ def test_long_compile_times_are_broken_down() -> None:
         Frame("3/0", "scale", None, "call", "compiled", compile_s=0.25),
     ]
     report = replace(cost(), frames=frames)
-    sentence = startup(report)
+    sentence = startup_sentence(report)
     assert sentence == (
         "start-up: 13.8 s of compiling: 7.1 s for step resumed at line 12, 6.0 s for step, 0.5 s for norm, 0.2 s for "
         "1 more function; 2.0 s of it was spent on recompiles, for which 1 call waited"
@@ -220,7 +220,7 @@ def test_long_compile_times_are_broken_down() -> None:
     assert "start-up: 13.8 s of compiling" in render_text(report)
     assert sentence in render_html(report)
     assert "start-up" not in render_text(replace(report, cost=None))
-    assert startup(replace(report, frames=frames[3:])) == ""
+    assert startup_sentence(replace(report, frames=frames[3:])) == ""
 
 
 def layers(times: int) -> Graph:
@@ -237,16 +237,18 @@ def test_a_repeated_block_is_named_if_compiling_it_alone_saves_much() -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
     report = replace(with_entry(cost()), frames=frames)
     (sentence,) = [
-        part for part in startup(replace(report, graphs=[layers(6)])).split("; ") if part.startswith("graph A repeats")
+        part
+        for part in startup_sentence(replace(report, graphs=[layers(6)])).split("; ")
+        if part.startswith("graph A repeats")
     ]
     assert sentence == (
         "graph A repeats the block that starts at line 12 in forward 6 times (92% of its operations): compiling that "
         "block alone may save 77% of the graph's compile time"
     )
-    assert "repeats" not in startup(replace(report, graphs=[layers(2)]))
+    assert "repeats" not in startup_sentence(replace(report, graphs=[layers(2)]))
     measured = replace(cost(), frames=frames, graphs=[layers(6)])  # a finding says what it saves
-    assert "repeats" not in startup(measured)
-    assert repeated(layers(1)) is None
+    assert "repeats" not in startup_sentence(measured)
+    assert largest_repeated_block(layers(1)) is None
 
 
 def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
@@ -279,7 +281,7 @@ def test_processor_time_is_shown_if_it_differs_from_wall_clock_time() -> None:
 )
 def test_startup_says_how_much_code_came_from_the_cache(timing: Timing, expected: str | None) -> None:
     frames = [Frame("0/0", "step", None, "entry", "compiled", compile_s=4.0)]
-    sentence = startup(replace(cost(), frames=frames, timing=timing, graphs=[]))
+    sentence = startup_sentence(replace(cost(), frames=frames, timing=timing, graphs=[]))
     assert (expected in sentence) if expected is not None else ("cache" not in sentence)
 
 

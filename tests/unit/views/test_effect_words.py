@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Effect, Report
 from jupyter_graphbreak.results import Report as Shown
-from jupyter_graphbreak.views.words.effects import not_run_again
+from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from tests.support.sample_reports import two_breaks
 
 
@@ -21,13 +21,13 @@ def writing() -> Effect:
 
 
 def test_one_sentence_names_the_function_that_was_not_run_again_and_why() -> None:
-    assert not_run_again(with_effects(writing())) == (
+    assert not_run_again_sentence(with_effects(writing())) == (
         "Nothing was run again, because that would repeat side effects: "
         "line 11 in step writes to the file /home/u/secret.csv."
     )
     many = [replace(writing(), what=f"deletes the file {number}") for number in range(6)]
-    assert not_run_again(with_effects(*many)).endswith("deletes the file 3; and 2 other effects.")
-    assert not_run_again(two_breaks()) == ""
+    assert not_run_again_sentence(with_effects(*many)).endswith("deletes the file 3; and 2 other effects.")
+    assert not_run_again_sentence(two_breaks()) == ""
 
 
 def test_text_html_and_json_contain_the_sentence() -> None:

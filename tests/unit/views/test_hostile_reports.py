@@ -15,7 +15,7 @@ import pytest
 
 from jupyter_graphbreak.analysis.jobs import build_job
 from jupyter_graphbreak.gate.baseline import Baseline, baseline_of, read_baseline, write_baseline
-from jupyter_graphbreak.gate.verdict import details, headline, judge, new_breaks
+from jupyter_graphbreak.gate.verdict import details, headline, ids_of_new_breaks, judge
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.schema import Report as PlainReport
 from jupyter_graphbreak.results import Job, Report
@@ -51,8 +51,8 @@ def everything(report: PlainReport) -> dict[str, str]:
         "html": render_html(report),
         "rest": json.dumps(render_rest(report)),
         "page": render_page(report),
-        "markdown": render_markdown([report], ["a title"], [new_breaks(verdict, report)]),
-        "sarif": render_sarif([report], "0", [new_breaks(verdict, report)]),
+        "markdown": render_markdown([report], ["a title"], [ids_of_new_breaks(verdict, report)]),
+        "sarif": render_sarif([report], "0", [ids_of_new_breaks(verdict, report)]),
         "bundle": json.dumps(mime_bundle(report, None)["text/plain"]),
         "job": job.to_text(),
         "job page": render_job_page(job),

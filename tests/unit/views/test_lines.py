@@ -15,7 +15,7 @@ from jupyter_graphbreak.report.schema import (
     Scope,
     Skipped,
 )
-from jupyter_graphbreak.views.words.lines import BreakMark, Line, break_numbers, graph_colours, listing
+from jupyter_graphbreak.views.words.lines import BreakMark, Line, break_numbers, graph_colors, listing
 
 CELL = """%%compile_explain
 @torch.compile
@@ -47,7 +47,7 @@ def test_lines_are_numbered_as_the_editor_counts_them() -> None:
     made = lines(report())
     assert list(made) == list(range(1, 12))
     assert made[3].text == "def step(x):"
-    assert not made[3].marked
+    assert not made[3].is_annotated
 
 
 def test_only_a_line_feed_ends_a_line() -> None:
@@ -132,4 +132,4 @@ def test_numbers_and_colours_follow_the_order_of_the_report() -> None:
     breaks = [Break(name, None, "t", None, "resumed") for name in "xy"]
     made = report(graphs=graphs, breaks=breaks)
     assert break_numbers(made) == {"x": 1, "y": 2}
-    assert list(graph_colours(made).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+    assert list(graph_colors(made).values()) == [0, 1, 2, 3, 4, 5, 6, 7, 0]

@@ -8,14 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.location import Source
-from jupyter_graphbreak.report.remedies import INNER, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, NO_TIME, Edit, Evidence, Remedy, RemedyVerdict
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.sections import about
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.remedies import (
     BreakRemedies,
-    breaks_of,
     change_lines,
     code_of,
     comment_for_cell,
@@ -29,6 +28,7 @@ from jupyter_graphbreak.views.words.remedies import (
     remedies_for_break,
     remedies_for_frame,
     sign_of,
+    target_of,
     trials_sentence,
 )
 from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
@@ -200,7 +200,7 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
     without = replace(report, remedies=others)
     assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
-    assert [breaks_of(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
+    assert [target_of(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
     # Exclusion works in both directions, and two remedies cannot change the same line.
@@ -214,7 +214,7 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
 
 def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> None:
     single, other = a_remedy(id="r1", breaks=["b1"]), a_remedy(id="r2", breaks=["b2"])
-    inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER, excludes=["r1", "r2"])
+    inner = a_remedy(id="r3", breaks=["b1", "b2"], family=INNER_FAMILY, excludes=["r1", "r2"])
     report = with_remedies(inner, single)
     assert [remedy.id for remedy in compatible_remedies(report)] == ["r3"]  # nothing else removes break 2
     trials = remedies_for_break(report, report.breaks[0])

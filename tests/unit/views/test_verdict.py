@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.report.cost import Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
-from jupyter_graphbreak.report.remedies import INNER, INTERRUPTED, NO_TIME, Remedy
+from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, Remedy
 from jupyter_graphbreak.report.schema import (
     Advice,
     Break,
@@ -54,9 +54,9 @@ def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdic
 LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
 LAYERDROP = "Turn off the random dropping of layers"
 PART = "Compile net instead of step (it does 82% of the operations)"
-LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER, reason=NO_TIME)
+LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
 BROKEN_PART = replace(
-    remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER, kind="person"
+    remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER_FAMILY, kind="person"
 )
 ERROR = RunError("ValueError", "no", Location("s1", 4, 4, function="step"))
 STOPPED = replace(run(broken(1), broken(2)), status="error", error=RunError("Unsupported", "no", None, "b2"))

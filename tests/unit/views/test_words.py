@@ -40,7 +40,7 @@ from jupyter_graphbreak.views.words.permission import permission
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
-    limited_functions,
+    limited_functions_text,
     listed_recompilations,
     recompilations,
 )
@@ -496,12 +496,12 @@ def test_a_headline_does_not_hide_the_recompile_limit() -> None:
 def test_a_headline_names_the_functions_that_reached_the_limit() -> None:
     report = again("k == 1", limit=True)
     unknown = [replace(recompile, of=None) for recompile in report.recompiles]
-    assert limited_functions(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
+    assert limited_functions_text(replace(report, recompiles=unknown)) == "f now runs eagerly (recompile limit)"
     wrapped = [Skipped(f"k{name}", None, name, None, "", kind="shared wrapper") for name in ("g", "h")]
-    assert limited_functions(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
+    assert limited_functions_text(replace(report, skipped=wrapped)) == "g and h now run eagerly (recompile limit)"
     limited = replace(report, skipped=[Skipped("k1", None, "f", None, "", kind="recompile limit")])
     assert verdict(limited) == ("bad", "No breaks, but f was compiled once and now runs eagerly (recompile limit).")
-    assert limited_functions(no_breaks()) == ""
+    assert limited_functions_text(no_breaks()) == ""
 
 
 def several_guards() -> Report:

@@ -16,7 +16,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.tried_settings import SettingChange
 from jupyter_graphbreak.experiments.check import checking
-from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, instances_of
+from jupyter_graphbreak.experiments.check.checking import check_entry, check_instances, group_instances
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.report.cost import Check
@@ -484,7 +484,7 @@ def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
     unguarded = torch.compiler.skip_guard_on_all_nn_modules_unsafe
     entries = instances(2, 3, guard_filter=unguarded)
     assert [check_entry(entry).check.equal for entry in entries] == [True, True]  # each alone
-    (group,) = instances_of(entries)
+    (group,) = group_instances(entries)
     check = check_instances(group, check_entry(entries[0]).report).check
     assert (check.equal, check.instances, check.step) == (False, 2, None)
     assert check.differences[0].startswith(
@@ -495,7 +495,7 @@ def test_an_instance_that_uses_the_code_of_a_different_one_is_wrong() -> None:
 
 def test_instances_that_are_guarded_are_right_together() -> None:
     entries = instances(2, 3, 4)
-    (group,) = instances_of(entries)
+    (group,) = group_instances(entries)
     check = check_instances(group, check_entry(entries[0]).report).check
     assert (check.equal, check.instances, check.differences) == (True, 3, [])
 
@@ -510,6 +510,6 @@ def test_entries_are_instances_if_they_have_the_same_code() -> None:
     x = Arguments(torch.ones(3))
     functions = [Entry("scale", None, scaled(factor), x, "eager") for factor in (2, 3)]
     other = Entry("sin", None, lambda x: x.sin(), x, "eager")
-    assert instances_of([functions[0], other, functions[1]]) == [functions, [other]]
+    assert group_instances([functions[0], other, functions[1]]) == [functions, [other]]
     check = check_instances(functions, check_entry(other).report).check
     assert (check.equal, check.instances) == (True, 2)

@@ -12,7 +12,7 @@ import torch
 
 from jupyter_graphbreak._torch_compat.fusion import Kernel, UnfusedPair, unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak.experiments.cost.fusion import notable, reason_of
+from jupyter_graphbreak.experiments.cost.fusion import notable_kernels, why_not_fused
 from jupyter_graphbreak.records.records import StackEntry
 from jupyter_graphbreak.report.location import Location
 
@@ -36,7 +36,7 @@ def test_pairs_of_a_graph_with_their_reasons_and_lines(capfd: pytest.CaptureFixt
     x = torch.rand(96, 96)
     with torch.no_grad():
         pairs = unfused_pairs(lambda: own_backend("inductor")(chain(), [x]))
-    reasons = {reason_of(pair) for pair in pairs}
+    reasons = {why_not_fused(pair) for pair in pairs}
     assert "library" in reasons
     assert "reduction" in reasons
     by_library = [pair for pair in pairs if pair.second.library_op is not None]
@@ -68,7 +68,7 @@ def kernel(*sizes: str, reduces: bool = False, library_op: str | None = None) ->
     ],
 )
 def test_each_pair_of_kernels_has_its_reason(first: Kernel, second: Kernel, said: str, reason: str | None) -> None:
-    assert reason_of(UnfusedPair(first, second, 1, said)) == reason
+    assert why_not_fused(UnfusedPair(first, second, 1, said)) == reason
 
 
 def test_pairs_of_the_same_lines_count_as_one() -> None:
@@ -88,5 +88,5 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
         line = stack[-1].line or 0
         return Location("s1", line, line) if line < 9 else None
 
-    found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable("A", pairs, locate)]
+    found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable_kernels("A", pairs, locate)]
     assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]

@@ -13,7 +13,7 @@ import torch
 from jupyter_graphbreak._torch_compat.cold_caches import without_caches
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost import regions
-from jupyter_graphbreak.experiments.cost.blocks import Blocks, repeated_blocks
+from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks, repeated_blocks
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
@@ -135,7 +135,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 @pytest.mark.exhaustive
 def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_WORTH_S", 0.0)
-    monkeypatch.setattr(regions, "_region", _doubled_region)
+    monkeypatch.setattr(regions, "_nested_region", _doubled_region)
     nested = ways_of(measured(Block))["nested"]
     assert (nested.equal, nested.time_ratio) == (False, None)
 
@@ -147,7 +147,7 @@ def test_nothing_is_compiled_in_other_ways_if_compiling_is_quick() -> None:
 def test_blocks_of_one_class_that_hold_most_parameters() -> None:
     model = torch.nn.Module()
     model.layers = torch.nn.ModuleList(Block(index) for index in range(3))
-    assert repeated_blocks(model.named_modules(), 3) == Blocks("Block", ("layers.0", "layers.1", "layers.2"))
+    assert repeated_blocks(model.named_modules(), 3) == RepeatedBlocks("Block", ("layers.0", "layers.1", "layers.2"))
     assert repeated_blocks(model.named_modules(), 4) is None
     layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2), 3)
     found = repeated_blocks(layers.named_modules(), 3)
@@ -163,9 +163,9 @@ def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
 
     model = torch.nn.Sequential(pair(), pair(), torch.nn.Sequential(torch.nn.Linear(9, 9)))
     found = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
-    assert found == Blocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
+    assert found == RepeatedBlocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
     assert found.container == "model"
-    assert Blocks("Block", ("self.first", "self.second")).container is None
+    assert RepeatedBlocks("Block", ("self.first", "self.second")).container is None
 
 
 def test_without_caches_nothing_is_left_on_disk() -> None:

@@ -148,7 +148,7 @@ def test_entry_that_was_not_copied_is_noted_once(monkeypatch: pytest.MonkeyPatch
     def fail(*_: object) -> int:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr("jupyter_graphbreak.experiments.trial.entry._tensors", fail)
+    monkeypatch.setattr("jupyter_graphbreak.experiments.trial.entry._used_tensors", fail)
     with jupyter_graphbreak.capture(entries=True) as run:
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     for report in (run.measure(), run.check()):

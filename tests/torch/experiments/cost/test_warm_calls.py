@@ -98,4 +98,4 @@ def test_failing_and_nested_calls_behave_as_before() -> None:
                 torch.compile(fails, backend="eager")(x)
         assert torch.equal(outer(x), step(x) * 2)
     assert torch._dynamo.eval_frame._maybe_set_eval_frame is before
-    assert not warm._begun
+    assert not warm._open_calls

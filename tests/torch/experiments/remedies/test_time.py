@@ -88,7 +88,7 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     search_ = Search(cast(TrialRunner, runner), seconds)
     search_.run()
     assert set(runner.goals_of_trials) == {*idents, "a part"}
-    assert not search_.left
+    assert not search_.unreached
     assert clock.now <= seconds
     titles = [candidate.titles for candidate in search_.candidates]
     assert len(titles) == len(set(titles)), "nothing is tried twice"
@@ -151,8 +151,8 @@ def test_a_training_step_is_first_tried_with_only_its_model_compiled(monkeypatch
 
 def test_compiling_a_part_first_leaves_time_for_other_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(search_: Search, change: Change, *_: Any, **__: Any) -> TrialResult:
-        limits.append((bool(change.inner), search_.deadline - clock.now))
-        clock.now += limits[-1][1] if change.inner else 1
+        limits.append((bool(change.inner_calls), search_.deadline - clock.now))
+        clock.now += limits[-1][1] if change.inner_calls else 1
         return TrialResult(change, "not tried", NO_TIME)
 
     limits: list[tuple[bool, float]] = []
@@ -332,7 +332,7 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
-    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], left=[goal], faults=[], broken_part=None)
+    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], unreached=[goal], faults=[], broken_part=None)
     remedies = with_remedies(report, {}, [found])[0].remedies or []
     assert remedies[-1].reason == "there was no time left"
     assert "did not work" not in (remedies[-1].person or "")

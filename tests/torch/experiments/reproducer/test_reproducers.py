@@ -120,7 +120,7 @@ def test_script_has_classes_of_a_notebook_and_their_values(monkeypatch: pytest.M
     (target,) = [target for ident in run.report.order[:1] if (target := target_of(run.report, ident))]
     entry = next(entry for entry in again._kept.entries if entry.function == "show")
     script = ast.unparse(
-        script_for(entry, again._kept.calls_of(entry), target, {}, ScriptVariant(exact=True)).tree
+        script_for(entry, again._kept.calls_of(entry), target, {}, ScriptVariant(uses_values=True)).tree
     ).replace("torch._logging", "#")
     torch._dynamo.reset()
     with contextlib.redirect_stdout(io.StringIO()) as actual:

@@ -44,7 +44,7 @@ def by_name(fn: Any, *args: Any) -> dict[str, Input]:
 
 def test_embedding_ids_stay_within_the_given_range() -> None:
     model = Model()
-    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.special]
+    inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
     ids = [other.arguments.args[0] for other in inputs]
     assert len(ids) > 5
     assert all(2 <= int(given.min()) <= int(given.max()) <= 9 for given in ids)
@@ -139,7 +139,7 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
     with sandboxed():
         reference = Reference(f, next(other_inputs(Arguments(torch.ones(2)), f)))
         cases = reference.cases()
-    assert (reference.changed, reference.repeatable, reference.random, seen) == ({"seen"}, True, True, [])
+    assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
     assert cases[0].example().what == "the first input again"
     assert len(cases[0].expected.state["seen"]) == 2
 
@@ -199,7 +199,7 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
         reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
         (again,) = reference.cases([given])
     assert reference.changed == {"self"}
-    assert again.expected.backward is None
+    assert again.expected.backward_error is None
     assert again.expected.gradients
 
 

@@ -54,7 +54,7 @@ def test_changed_memory_is_restored_before_the_next_run() -> None:
             results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
         for result in results:
             assert difference(results[0].value, result.value) is None
-            assert difference(result.before, result.state) is not None
+            assert difference(result.state_before, result.state) is not None
         one.restore()
         assert torch.equal(one.call.weight, before)
     assert torch.equal(model.weight, before)
@@ -122,15 +122,15 @@ def test_memory_limit_is_read_from_the_container(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     groups = tmp_path / "groups"
     groups.write_text("0::/two\n")
-    assert memory._left_in_containers(tmp_path, groups) == [400]
+    assert memory._free_in_containers(tmp_path, groups) == [400]
     old = tmp_path / "memory" / "one"
     old.mkdir(parents=True)
     (old / "memory.limit_in_bytes").write_text("500\n")
     (old / "memory.usage_in_bytes").write_text("450\n")
     groups.write_text("5:cpu:/one\n7:memory:/one\n")
-    assert memory._left_in_containers(tmp_path, groups) == [50]
+    assert memory._free_in_containers(tmp_path, groups) == [50]
     groups.write_text("0::/of/another/namespace\n")
-    assert memory._left_in_containers(tmp_path, groups) == []
+    assert memory._free_in_containers(tmp_path, groups) == []
 
 
 def test_entry_without_enough_memory_is_not_run() -> None:

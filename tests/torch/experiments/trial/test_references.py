@@ -97,7 +97,7 @@ def test_metric_is_copied_with_its_wrapped_methods() -> None:
         return metric.total * 1
 
     subject, result = ran(step, torch.ones(3))
-    assert subject.shared == []
+    assert subject.uncopied_descriptions == []
     assert result.value == 3
     assert result.state["metric"].calls == 1
     assert float(metric.total) == 0
@@ -197,7 +197,7 @@ def test_tuple_subclass_that_is_no_sequence_is_copied() -> None:
         return y
 
     subject, _ = ran(f, torch.ones(1, 2))
-    assert subject.shared == []
+    assert subject.uncopied_descriptions == []
 
 
 class Handle:
@@ -218,8 +218,8 @@ def test_object_with_a_destructor_is_shared_and_restored() -> None:
         return x + 1
 
     subject, _ = ran(f, torch.ones(1))
-    assert len(subject.shared) == 1
-    assert "`handle` (Handle) cannot be copied" in subject.shared[0]
+    assert len(subject.uncopied_descriptions) == 1
+    assert "`handle` (Handle) cannot be copied" in subject.uncopied_descriptions[0]
     assert handle.uses == 0
     del subject
     assert Handle.freed == 0

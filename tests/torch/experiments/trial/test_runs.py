@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.difference import Difference, differences, same_text
+from jupyter_graphbreak.experiments.trial.difference import Difference, differences, is_same_text
 from jupyter_graphbreak.experiments.trial.inputs import Input
 from jupyter_graphbreak.experiments.trial.outcome import Result, run, sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
@@ -436,7 +436,7 @@ def test_gradients_of_parameters_are_named() -> None:
 
 
 def test_without_gradients_nothing_runs_backward() -> None:
-    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward is None
+    assert result(lambda x: refusing(x), leaf(1), gradients=False).backward_error is None
     assert result(lambda x: x + 1, torch.ones(1)).gradients is None
 
 
@@ -483,7 +483,7 @@ def test_without_values_only_shapes_and_presence_count() -> None:
     ],
 )
 def test_texts_are_equal_up_to_the_last_digit_of_a_number(expected: str, actual: str, same: bool) -> None:
-    assert same_text(expected, actual) is same
+    assert is_same_text(expected, actual) is same
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def runs_of_entry(fn: Callable[..., torch.Tensor]) -> list[float]:
     kept = Subject(fn, Arguments(x), KeptMemory())
     fn(x)
     assert kept.arguments is not None
-    with sandboxed(), shared_run_setup(kept.modes, kept=kept.kept_names()):
+    with sandboxed(), shared_run_setup(kept.modes, kept_names=kept.kept_names()):
         subject = Subject(kept.call, kept.arguments)
         results = []
         for _ in range(2):

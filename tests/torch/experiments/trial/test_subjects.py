@@ -73,7 +73,7 @@ def test_tensor_that_is_a_global_and_an_argument_stays_one_object() -> None:
     assert torch.equal(first.arguments["x"], torch.ones(3))
     assert first.aliases["the tensor cache"] == ("is", frozenset({"the argument x"}))
     assert torch.equal(cache, torch.zeros(3))
-    assert subject.shared == []
+    assert subject.uncopied_descriptions == []
 
 
 def test_view_of_a_global_is_a_view_of_the_copy() -> None:
@@ -270,7 +270,7 @@ def test_non_leaf_tensor_is_copied_as_a_leaf() -> None:
     model = Keeps()
     subject, (first, _) = runs(model, torch.ones(3))
     assert float(first.value) == float(model.last) == 6
-    assert (model.seen, subject.shared) == ([], [])
+    assert (model.seen, subject.uncopied_descriptions) == ([], [])
     assert set(first.gradients or {}) == {"the tensor scaled"}
     assert weight.grad is None
 
@@ -403,15 +403,15 @@ class Locked(torch.nn.Module):
 def test_objects_that_cannot_be_copied_are_named() -> None:
     model = Stubborn()
     because = "cannot be copied: RuntimeError: not me"
-    assert Subject(model).shared == [f"`Stubborn` (Stubborn) {because}"]
-    assert Subject(lambda x: model(x + 1)).shared == [f"`model` (Stubborn) {because}"]
-    assert Subject(lambda net: net, Arguments(model)).shared == [f"`net` (Stubborn) {because}"]
+    assert Subject(model).uncopied_descriptions == [f"`Stubborn` (Stubborn) {because}"]
+    assert Subject(lambda x: model(x + 1)).uncopied_descriptions == [f"`model` (Stubborn) {because}"]
+    assert Subject(lambda net: net, Arguments(model)).uncopied_descriptions == [f"`net` (Stubborn) {because}"]
 
 
 def test_copied_lock_is_free() -> None:
     model = Locked()
     subject = Subject(model)
-    assert subject.shared == []
+    assert subject.uncopied_descriptions == []
     assert subject.call.weight is not model.weight
     with model.lock, sandboxed():
         assert torch.equal(run(subject.call, subject, Arguments(torch.ones(3))).value, torch.ones(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jupyter_graphbreak.experiments.check.closeness import Exact, difference_beyond_rounding, flatten
+from jupyter_graphbreak.experiments.check.closeness import DoublePrecisionResults, difference_beyond_rounding, flatten
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.values import difference, largest_number
 
@@ -18,7 +18,7 @@ def _numbers(count: int, seed: int = 0) -> torch.Tensor:
 def test_a_gradient_of_zero_is_rounding_of_larger_gradients() -> None:
     zero = torch.zeros(64, dtype=torch.float64)
     eager, compiled = (_numbers(64, seed).float() * 1e-4 for seed in (1, 2))
-    exact = Exact(50.0, zero, zero + 1e-14)
+    exact = DoublePrecisionResults(50.0, zero, zero + 1e-14)
     assert difference_beyond_rounding(eager, compiled, exact, gradients=True) is None
     assert difference_beyond_rounding(eager, compiled, exact._replace(largest=0.1), gradients=True) is not None
     assert difference_beyond_rounding(eager, compiled * 100, exact, gradients=True) is not None
@@ -38,7 +38,7 @@ def test_the_largest_number_is_that_of_all_finite_results() -> None:
 
 def test_a_large_result_is_compared_like_its_counterpart_in_double_precision() -> None:
     number = _numbers(LARGE - 1) * 100
-    exact = Exact(500.0, *(clone(value, digests={}) for value in (number, number * (1 + 1e-7))))
+    exact = DoublePrecisionResults(500.0, *(clone(value, digests={}) for value in (number, number * (1 + 1e-7))))
     eager = number.float()
     expected, rounded, wrong = (clone(value, digests={}) for value in (eager, eager + 4e-4, eager * 1.01))
     assert difference_beyond_rounding(expected, rounded, exact, gradients=True) is None
@@ -47,7 +47,7 @@ def test_a_large_result_is_compared_like_its_counterpart_in_double_precision() -
 
 def test_large_results_in_half_precision_are_compared_with_digests() -> None:
     number = _numbers(LARGE)
-    exact = Exact(5.0, *(clone(value, digests={}) for value in (number, number * (1 + 1e-3))))
+    exact = DoublePrecisionResults(5.0, *(clone(value, digests={}) for value in (number, number * (1 + 1e-3))))
     eager = number.bfloat16()
     compiled = (number * (1 + 2**-4)).bfloat16()
     assert difference(eager, compiled) is not None, "only double precision tells"

@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.cost.entry_cost import device_work
 from jupyter_graphbreak.report.cost import DeviceWork
 
 
-def test_launches_and_synchronisations_are_counted() -> None:
+def test_launches_and_synchronizations_are_counted() -> None:
     names = [
         "cudaLaunchKernel", "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernelExC", "hipModuleLaunchKernel",
         "cudaGraphLaunch", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy",

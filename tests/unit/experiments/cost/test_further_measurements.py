@@ -12,7 +12,7 @@ from jupyter_graphbreak.experiments.cost.further_measurements import (
     MEASUREMENTS,
     MIN_S,
     FurtherMeasurement,
-    measured_further,
+    with_further_measurements,
 )
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
 from jupyter_graphbreak.experiments.trial.time_limit import require_time, seconds_left
@@ -33,7 +33,7 @@ class Compiled:
 def measured(monkeypatch: pytest.MonkeyPatch, rows: list[FurtherMeasurement], *, seconds: float = 100.0) -> EntryCost:
     monkeypatch.setattr(further_measurements, "MEASUREMENTS", rows)
     at = cast("Any", SteadyState)("the entry", eager=None, compiled=None, correspondence=Compiled(), locate=None)
-    return measured_further(COST, at, seconds=seconds, end=time.monotonic() + 1000.0)
+    return with_further_measurements(COST, at, seconds=seconds, end=time.monotonic() + 1000.0)
 
 
 def test_rows_fill_their_fields_in_order_and_later_ones_see_what_earlier_ones_found(

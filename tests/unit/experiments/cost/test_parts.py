@@ -43,7 +43,7 @@ def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
     assert lookups_us([ranges, ranges[:4]]) == {"0/0": 5.0, "1/0": 4.0}
 
 
-GRAPH, INNER = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
+GRAPH, INNER_FAMILY = Owner("graph", "A", None, "0/0"), Owner("graph", "B", None, "1/0")
 WAY_IN, RESUMED = Owner("guards", "A", None, "0/0"), Owner("guards", "B", "b1", "1/0")
 FIRST, SECOND = Owner("outside", None, "b1"), Owner("outside", None, "b2")
 CALLED = Owner("guards", "C", "b2", "2/0")
@@ -83,7 +83,7 @@ def test_each_stretch_is_assigned_to_its_owner() -> None:
             GRAPH: 10.0 + 3.0,
             FIRST: 7.0,
             RESUMED: 5.0 + 2.0,
-            INNER: 7.0,
+            INNER_FAMILY: 7.0,
             CALLED: 4.0,
             SECOND: 1.0 + 6.0 + 9.0 + 10.0,
             NO_OWNER: 2.0 + 4.0,

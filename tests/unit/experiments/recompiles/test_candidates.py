@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate, mark
+from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate, marking_candidate
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-from jupyter_graphbreak.experiments.recompiles.varied import Size
+from jupyter_graphbreak.experiments.recompiles.variations import Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
 
 X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
 
 
 def test_a_mark_includes_the_marks_that_it_repeats_but_no_change_of_the_code() -> None:
-    one, both = mark([X], "mark_dynamic", "model"), mark([X, Y], "mark_dynamic", "model")
+    one, both = marking_candidate([X], "mark_dynamic", "model"), marking_candidate([X, Y], "mark_dynamic", "model")
     assert both.includes(one)
     assert not one.includes(both)
     for family in ("hoisting", "branch"):

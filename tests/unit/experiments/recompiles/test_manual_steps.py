@@ -10,31 +10,33 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.recompiles.manual_steps import (
     GENERAL_STEP,
+    are_recompiles_right,
     is_about_freed_objects,
     manual_step,
     manual_steps,
-    right_number,
 )
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
-from jupyter_graphbreak.experiments.recompiles.varied import Number, OtherVariation, Size, Varied
+from jupyter_graphbreak.experiments.recompiles.variations import Number, OtherVariation, Size, Variations
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSketch
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.views.words.recompilation import failed_guards
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.experiments.recompiles.varied import OtherKind
+    from jupyter_graphbreak.experiments.recompiles.variations import OtherKind
 
 CODE = "pad = 16 - int(x.shape[0])"
 
 
 def test_line_of_a_library_is_named_with_its_file() -> None:
-    sentence = manual_step(Varied(), Varied(), [], SpecializingLine("/site-packages/lib/pad.py", 7, CODE, "pad.py"))
+    sentence = manual_step(
+        Variations(), Variations(), [], SpecializingLine("/site-packages/lib/pad.py", 7, CODE, "pad.py")
+    )
     assert sentence.startswith(f"Line 7 of pad.py, `{CODE}`, makes a constant")
     assert "convert it outside" not in sentence
 
 
 def test_line_of_the_reader_says_how_to_write_it() -> None:
-    sentence = manual_step(Varied(), Varied(), [], SpecializingLine("s1", 7, CODE))
+    sentence = manual_step(Variations(), Variations(), [], SpecializingLine("s1", 7, CODE))
     assert sentence.startswith(f"Line 7, `{CODE}`, makes a constant")
     assert "convert it outside" in sentence
 
@@ -42,9 +44,9 @@ def test_line_of_the_reader_says_how_to_write_it() -> None:
 def test_a_list_that_grows_is_the_cause_even_if_a_line_makes_a_constant_of_a_number() -> None:
     guards = [GuardFailure("len(L['self'].history) == 3"), GuardFailure("L['epoch'] == 0")]
     line = SpecializingLine("s1", 14, "for block in self.blocks: x = block(x, epoch / 10)")
-    ((step, _),) = manual_steps(Varied(), [Recompile("0/2", "0/0", "forward", None, guards, id="r2")], line)
+    ((step, _),) = manual_steps(Variations(), [Recompile("0/2", "0/0", "forward", None, guards, id="r2")], line)
     assert step.startswith("The length of `self.history` varies")
-    ((step, _),) = manual_steps(Varied(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], line)
+    ((step, _),) = manual_steps(Variations(), [Recompile("0/1", "0/0", "forward", None, guards[1:], id="r1")], line)
     assert "makes a constant of a size or a number" in step, "the body of the loop, not its header"
 
 
@@ -53,10 +55,10 @@ def test_an_object_that_is_gone_was_made_anew() -> None:
     recompile = Recompile("2/1", "2/0", "step", None, [gone], id="r1")
     assert is_about_freed_objects(recompile)
     assert not is_about_freed_objects(replace(recompile, reasons=[gone, GuardFailure("L['lr'] == 0.1")]))
-    ((step, _),) = manual_steps(Varied(), [recompile], None)
+    ((step, _),) = manual_steps(Variations(), [recompile], None)
     assert step.startswith("`self` is a new object, and the one that the code was compiled for is gone")
     gone = GuardFailure("Cache line invalidated because L['___stack0'] got deallocated")
-    ((step, _),) = manual_steps(Varied(), [replace(recompile, reasons=[gone])], None)
+    ((step, _),) = manual_steps(Variations(), [replace(recompile, reasons=[gone])], None)
     assert step == GENERAL_STEP
 
 
@@ -70,9 +72,9 @@ def test_each_function_that_is_passed_has_its_own_graph() -> None:
         Recompile(f"0/{number}", "0/0", "apply", None, [GuardFailure(guard) for guard in guards[:number]])
         for number in (1, 2, 3)
     ]
-    assert right_number(Varied(), recompiles)
-    assert not right_number(Varied(), [*recompiles, *recompiles])
-    assert manual_step(Varied(), Varied(), recompiles, None).startswith(
+    assert are_recompiles_right(Variations(), recompiles)
+    assert not are_recompiles_right(Variations(), [*recompiles, *recompiles])
+    assert manual_step(Variations(), Variations(), recompiles, None).startswith(
         "`kernel` is a different function in some calls, and each function has its own graph"
     )
     (guard,) = failed_guards((0, failure) for failure in recompiles[-1].reasons)
@@ -81,14 +83,14 @@ def test_each_function_that_is_passed_has_its_own_graph() -> None:
 
 def test_training_and_evaluation_have_a_graph_each() -> None:
     recompile = Recompile("0/1", "0/0", "forward", None, [GuardFailure("GLOBAL_STATE changed: grad_mode ")])
-    assert right_number(Varied(), [recompile])
+    assert are_recompiles_right(Variations(), [recompile])
     other = replace(recompile, reasons=[GuardFailure("GLOBAL_STATE changed: grad_mode num_threads ")])
-    assert not right_number(Varied(), [other])
+    assert not are_recompiles_right(Variations(), [other])
 
 
 def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
     recompile = Recompile("1/1", "1/0", "step", None, [GuardFailure("___stack0.__self__.n == 0")], id="r1")
-    ((step, _),) = manual_steps(Varied(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
+    ((step, _),) = manual_steps(Variations(), [recompile], SpecializingLine("s1", 11, "self.n += n"))
     assert step.startswith("`self.n` of the method that is called at the break varies: keep the number in a tensor")
 
 
@@ -101,7 +103,7 @@ def test_own_state_is_to_be_set_before_the_first_call(kind: OtherKind, first: An
     later = TensorSketch((3,), torch.float32, torch.device("cpu"), requires_grad=False)
     own = Path(Root("module", "self")).into("attribute", "v")
     for place, is_own in ((own, True), (Path(Root("argument", "x")), False)):
-        varied = Varied(others=(OtherVariation(place, kind, (first, later)),))
+        varied = Variations(others=(OtherVariation(place, kind, (first, later)),))
         step = manual_step(varied, varied, [], None)
         assert ("before the first call" in step) == is_own
         assert words in step or not is_own
@@ -111,10 +113,10 @@ def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     position = Number(Path(Root("argument", "position")), (0, 1, 2, 3))
     recompile = Recompile("0/1", "0/0", "f", None, [GuardFailure("position == 0")], id="r1")
     line = SpecializingLine("s1", 7, "cache[position] = x")
-    ((shared, _),) = manual_steps(Varied(numbers=(position,)), [recompile], line)
+    ((shared, _),) = manual_steps(Variations(numbers=(position,)), [recompile], line)
     assert shared.startswith("Line 7, `cache[position] = x`, treats some values of `position` separately")
     assert "the 4 values of this run need 2 graphs" in shared
-    ((separate, _),) = manual_steps(Varied(numbers=(position,)), [recompile] * 3, line)
+    ((separate, _),) = manual_steps(Variations(numbers=(position,)), [recompile] * 3, line)
     assert "each value has its own graph" in separate
     assert "Compute with the number itself or a tensor" in separate
 
@@ -129,7 +131,7 @@ def test_values_that_share_a_graph_are_not_reported_to_have_their_own() -> None:
     ],
 )
 def test_a_smaller_last_batch_can_be_left_out(dim: int, sizes: tuple[int, ...], sentence: str) -> None:
-    named = Varied(sizes=(Size(Path(Root("argument", "x")), dim, sizes),))
+    named = Variations(sizes=(Size(Path(Root("argument", "x")), dim, sizes),))
     step = manual_step(named, named, [], None)
     assert step.startswith(sentence)
     assert ("drop_last=True" in step) == ("last batch" in sentence)
@@ -137,9 +139,11 @@ def test_a_smaller_last_batch_can_be_left_out(dim: int, sizes: tuple[int, ...], 
 
 def test_several_numbers_vary() -> None:
     numbers = tuple(Number(Path(Root("argument", name)), (0.1, 0.2)) for name in ("beta", "gamma"))
-    named = Varied(numbers=numbers)
+    named = Variations(numbers=numbers)
     assert manual_step(named, named, [], None).startswith("`beta` and `gamma` vary: keep them the same")
-    assert manual_step(Varied(numbers=numbers[:1]), Varied(numbers=numbers[:1]), [], None).startswith("`beta` varies")
+    assert manual_step(Variations(numbers=numbers[:1]), Variations(numbers=numbers[:1]), [], None).startswith(
+        "`beta` varies"
+    )
 
 
 def test_each_cause_has_a_sentence_of_its_own() -> None:
@@ -148,7 +152,7 @@ def test_each_cause_has_a_sentence_of_its_own() -> None:
         Recompile(f"0/{index}", "0/0", "f", None, [GuardFailure(guard)], id=f"r{index}")
         for index, guard in enumerate(guards, start=1)
     ]
-    steps = manual_steps(Varied(), recompiles, None)
+    steps = manual_steps(Variations(), recompiles, None)
     assert [(sentence.partition(" varies")[0], about) for sentence, about in steps] == [
         ("The length of `args`", ["r1", "r3"]),
         (

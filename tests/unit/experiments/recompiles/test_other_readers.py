@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from jupyter_graphbreak.experiments.recompiles.placement import find_reader
+from jupyter_graphbreak.experiments.recompiles.placement import find_reading_line
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
 
 SCALE = Path(Root("global", "SCALE"))
@@ -37,12 +37,12 @@ def test_a_line_outside_the_function_that_reads_the_number(path: Path, line: str
     def train():
         {line}
     """
-    reader = find_reader([path], ast.parse(textwrap.dedent(text)), 2)
+    reader = find_reading_line([path], ast.parse(textwrap.dedent(text)), 2)
     assert (reader.line if reader is not None else None) == found
     assert reader is None or reader.path == path
 
 
 def test_the_function_is_in_a_different_source() -> None:
-    reader = find_reader([SCALE], ast.parse("for SCALE in (1, 2):\n    step()\nprint(SCALE)\n"), None)
+    reader = find_reading_line([SCALE], ast.parse("for SCALE in (1, 2):\n    step()\nprint(SCALE)\n"), None)
     assert reader is not None
     assert reader.line == 3

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from jupyter_graphbreak.experiments.recompiles.candidates import BeforeCall
+from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
 
-MARK = BeforeCall(Path(Root("argument", "x")), "mark(NAME, 0)")
-AS_TENSOR = BeforeCall(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
+MARK = CallPreparation(Path(Root("argument", "x")), "mark(NAME, 0)")
+AS_TENSOR = CallPreparation(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
 
 
 def f(x: Any, k: Any = 0) -> None:
@@ -29,9 +29,9 @@ def site_of(text: str, **options: Any) -> CallSite:
     return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible)
 
 
-def placed(text: str, *befores: BeforeCall, **options: Any) -> str | None:
+def placed(text: str, *preparations: CallPreparation, **options: Any) -> str | None:
     """Return a text with code before the call of ``f``."""
-    return with_lines_before(text, [site_of(text, **options)], f, befores, taken=options.get("taken", ()))
+    return with_lines_before(text, [site_of(text, **options)], f, preparations, taken_names=options.get("taken", ()))
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_torch_is_imported_before_the_settings_if_the_code_does_not_know_it() ->
 
 
 def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_order() -> None:
-    marks = [BeforeCall(Path(Root("argument", name)), "mark(NAME, 0)") for name in "kx"]
+    marks = [CallPreparation(Path(Root("argument", name)), "mark(NAME, 0)") for name in "kx"]
     assert placed("f(make(n), make(m))", *marks) == ("x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)")
 
 
 def test_an_argument_that_becomes_a_tensor_is_evaluated_in_its_order_too() -> None:
-    mark = BeforeCall(Path(Root("argument", "k")), "mark(NAME, 0)")
-    as_tensor = BeforeCall(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
+    mark = CallPreparation(Path(Root("argument", "k")), "mark(NAME, 0)")
+    as_tensor = CallPreparation(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
     expected = "x = n + 1\nk = make(m)\nmark(k, 0)\nx = tensor(x)\nf(x, k)"
     assert placed("f(n + 1, make(m))", mark, as_tensor) == expected
     assert placed("f(n + 1, make(m))", as_tensor, mark) is None
@@ -158,12 +158,12 @@ def test_torch_is_imported_if_the_code_does_not_know_it() -> None:
     ],
 )
 def test_a_global_is_assigned_before_the_call_in_a_function_that_may_do_so(text: str, expected: str | None) -> None:
-    before = BeforeCall(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
+    before = CallPreparation(Path(Root("global", "N", "__main__")), "tensor(NAME)", assigns=True)
     assert placed(text, before, visible={"torch", "N"}) == expected
 
 
 def test_a_global_of_a_module_is_assigned_by_the_name_of_the_module() -> None:
-    before = BeforeCall(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
+    before = CallPreparation(Path(Root("global", "N", "lib.settings")), "tensor(NAME)", assigns=True)
     text = "def run(b):\n    f(a)"
     site = site_of(text)
     assert with_lines_before(text, [site], f, [before]) is None  # an own N, if there is one, is a different variable

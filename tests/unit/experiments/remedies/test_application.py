@@ -15,7 +15,12 @@ from typing import Any
 import pytest
 
 from jupyter_graphbreak.experiments.remedies import application
-from jupyter_graphbreak.experiments.remedies.application import Application, CannotApplyError, Program, applied
+from jupyter_graphbreak.experiments.remedies.application import (
+    Application,
+    CannotApplyError,
+    Program,
+    changed_functions,
+)
 from jupyter_graphbreak.records.source_texts import CellText
 
 NUMBERS = itertools.count()
@@ -37,7 +42,7 @@ class Module:
 
     def changed(self, old: str, new: str) -> Any:
         assert self.text.count(old) == 1, f"{old} is there {self.text.count(old)} times"
-        return applied(self.program, {"s1": self.text.replace(old, new)})
+        return changed_functions(self.program, {"s1": self.text.replace(old, new)})
 
 
 def check_change(made: Module, old: str, new: str, call: Any, before: Any, after: Any) -> None:
@@ -299,7 +304,7 @@ def test_a_change_may_import_a_package_for_a_decorator(tmp_path: Path) -> None:
             return x
         """)  # fmt: skip
     new = "import functools\n@functools.cache\ndef inner(x):\n    return x * 10\n\n\ndef f(x):\n    return inner(x)"
-    with applied(made.program, {"s1": new}) as change:
+    with changed_functions(made.program, {"s1": new}) as change:
         assert change.defined_names == {"functools", "inner"}
         with change.with_definitions():
             assert made.f(2) == 20

@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.families.drafting import Draft, Splice, fres
 
 
 def draft(text: str) -> Draft:
-    made = Draft.of(text)
+    made = Draft.parse(text)
     assert made is not None
     return made
 
@@ -80,8 +80,8 @@ def test_a_cell_with_magics_is_preserved() -> None:
 
 
 def test_invalid_python_is_refused() -> None:
-    assert Draft.of("def f(:\n") is None
-    assert Draft.of("a = 1\rb = 2\n") is None
+    assert Draft.parse("def f(:\n") is None
+    assert Draft.parse("a = 1\rb = 2\n") is None
     made = draft("a = 1\n")
     assert made.apply_splices([Splice(4, 5, "(")]) is None
     assert made.apply_splices([Splice(4, 5, "2"), None]) is None
@@ -89,7 +89,7 @@ def test_invalid_python_is_refused() -> None:
 
 
 def test_a_new_name_is_neither_in_the_text_nor_in_another_cell() -> None:
-    made = Draft.of("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
+    made = Draft.parse("import a as later\nlater_2 = 1\n", frozenset({"later_3"}))
     assert made is not None
     assert [fresh_name(made, wish) for wish in ("later", "skip")] == ["later_4", "skip"]
 

@@ -127,12 +127,12 @@ def test_texts_are_formatted_as_with_the_operator() -> None:
     for flags, width, precision, kind in parts:
         template = f"a%{flags}{width}{precision}{kind}%%{{b}}"
         for value in (*numbers, "text") if kind in "sr" else numbers:
-            braces = rewrites._braces(template)
+            braces = rewrites._str_format_template(template)
             if braces is not None:
                 compared += 1
                 assert braces.format(value) == template % value, (template, braces, value)
     assert compared > 1000
-    assert [rewrites._braces(template) for template in ("%d", "%(name)s", "%", "%*d", "%#x")] == [None] * 5
+    assert [rewrites._str_format_template(template) for template in ("%d", "%(name)s", "%", "%*d", "%#x")] == [None] * 5
 
 
 def test_a_flag_of_a_value_is_left_out_with_its_statement() -> None:

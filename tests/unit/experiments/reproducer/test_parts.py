@@ -189,7 +189,7 @@ def test_tensors_of_unusual_kinds_are_written_with_their_kind(tensor: torch.Tens
 
 
 def test_small_tensors_keep_their_values_if_needed() -> None:
-    assert ast.unparse(Writer(exact=True).value(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
+    assert ast.unparse(Writer(uses_values=True).value(torch.ones(2))) == "torch.tensor([1.0, 1.0])"
 
 
 def test_object_that_is_used_twice_has_one_name() -> None:

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak.experiments.families.precomputing import Readings
-from jupyter_graphbreak.experiments.trial.seen_calls import Container, Other, Path, TensorSketch
+from jupyter_graphbreak.experiments.families.precomputing import ReadExpressions
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, TensorSketch
 from jupyter_graphbreak.report.guards import plain_guard
 
 if TYPE_CHECKING:
@@ -44,33 +44,33 @@ class Size:
 class Number:
     """A Python number that varied, with its values in the order of the calls.
 
-    ``within`` is the class of the tuple that contains the number, or of the list if the list is an argument; ``length``
-    is the number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller should
-    not be.
+    ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument;
+    ``length`` is the number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller
+    should not be.
     ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
     """
 
     path: Path
     values: tuple[float, ...]
-    within: type | None = None
+    container_type: type | None = None
     length: int = 0
     is_fixed: bool = False
 
     @property
     def is_replaced_as_a_whole(self) -> bool:
         """Whether the container of the number is replaced as a whole."""
-        return self.within is not None
+        return self.container_type is not None
 
     @property
     def paths(self) -> list[Path]:
         """The number's place, or the places of all items of a container that is replaced as a whole."""
         if not self.is_replaced_as_a_whole:
             return [self.path]
-        whole = Path(self.path.root, self.path.steps[:-1])
-        return [whole.into("item", index) for index in range(self.length)]
+        container = Path(self.path.root, self.path.steps[:-1])
+        return [container.into("item", index) for index in range(self.length)]
 
     @property
-    def is_whole(self) -> bool:
+    def is_int(self) -> bool:
         """Whether the number is an int."""
         return all(type(value) is int for value in self.values)
 
@@ -140,7 +140,7 @@ class OtherVariation:
 
 
 @dataclass(frozen=True)
-class Varied:
+class Variations:
     """The variations between calls."""
 
     sizes: tuple[Size, ...] = ()
@@ -152,7 +152,7 @@ class Varied:
     #: Caches of transformers that grow with each call.
     growing_caches: tuple[Path, ...] = ()
 
-    def named_by(self, guards: Iterable[str]) -> Varied:
+    def named_in(self, guards: Iterable[str]) -> Variations:
         """Return the part that failed guards name."""
         texts = [plain_guard(guard) for guard in guards]
 
@@ -165,7 +165,7 @@ class Varied:
             name = re.compile(rf"(?<![\w.\]]){re.escape(str(numbers))}(?:\[\d+\])?(?![\w\[])")
             return any(name.search(text) for text in texts)
 
-        return Varied(
+        return Variations(
             tuple(filter(is_named, self.sizes)),
             tuple(filter(is_named, self.numbers)),
             tuple(filter(is_named, self.others)),
@@ -173,7 +173,7 @@ class Varied:
         )
 
 
-def find_varied(calls: Sequence[SeenCall]) -> Varied:
+def find_variations(calls: Sequence[SeenCall]) -> Variations:
     """Return the variations between calls."""
     by_path: dict[Path, list[Sketch]] = {}
     for call in calls:
@@ -191,28 +191,28 @@ def find_varied(calls: Sequence[SeenCall]) -> Varied:
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
         elif all(type(sketch) in {int, float} for sketch in sketches):
             if len(set(sketches)) > 1:
-                around, length = _replaced_container(path, by_path)
-                fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _paths_to(path))
-                numbers.append(Number(path, tuple(sketches), around, length, fixed))
+                container_type, length = _replaced_container(path, by_path)
+                is_fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _paths_to(path))
+                numbers.append(Number(path, tuple(sketches), container_type, length, is_fixed))
         else:
             others += _other_variations(path, sketches)
     caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
     lists = tuple(_varied_lists(calls))
-    return Varied(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
+    return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
-def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
+def readings(calls: Sequence[SeenCall], varied: Variations) -> ReadExpressions:
     """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
     values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
-    of_others = {
+    object_paths = {
         part
         for path, sketch in values.items()
-        if isinstance(sketch, TensorSketch | Other)
+        if isinstance(sketch, TensorSketch | OpaqueSketch)
         for part in (*_paths_to(path),)
     }
     selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
-    return Readings(
-        frozenset(str(path) for path in values if path not in of_others),
+    return ReadExpressions(
+        frozenset(str(path) for path in values if path not in object_paths),
         frozenset(str(path) for path, sketch in values.items() if isinstance(sketch, TensorSketch)),
         frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),
     )
@@ -221,7 +221,7 @@ def readings(calls: Sequence[SeenCall], varied: Varied) -> Readings:
 def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
     """Yield the lists and tuples of numbers in arguments whose contents differ between calls."""
     for path, first in (calls[0].arguments if calls else {}).items():
-        if not isinstance(first, Container) or first.kind not in {list, tuple}:
+        if not isinstance(first, ContainerSketch) or first.kind not in {list, tuple}:
             continue
         contents = [_numbers_in(call, path) for call in calls if path in call.arguments]
         if None not in contents and len(set(contents)) > 1:
@@ -231,7 +231,7 @@ def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
 def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
     """Return the contents of a list or tuple of numbers; ``None`` for anything else."""
     sketch = call.arguments[path]
-    if not isinstance(sketch, Container) or sketch.kind not in {list, tuple}:
+    if not isinstance(sketch, ContainerSketch) or sketch.kind not in {list, tuple}:
         return None
     values = [call.arguments.get(path.into("item", index)) for index in sketch.keys]
     numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
@@ -240,7 +240,7 @@ def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
 
 def _is_growing_cache(sketch: Sketch) -> bool:
     """Return whether a value is a cache of transformers whose length is not fixed."""
-    if not isinstance(sketch, Other) or not sketch.kind.__module__.startswith("transformers."):
+    if not isinstance(sketch, OpaqueSketch) or not sketch.kind.__module__.startswith("transformers."):
         return False
     return "Cache" in sketch.kind.__name__ and "Static" not in sketch.kind.__name__
 
@@ -259,15 +259,15 @@ def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
 
 def _replaced_container(path: Path, by_path: dict[Path, list[Sketch]]) -> tuple[type | None, int]:
     """Return the class and the length of the list or tuple to replace, if a number is in one."""
-    around = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
-    if not isinstance(around, Container):
+    container = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
+    if not isinstance(container, ContainerSketch):
         return None, 0
-    is_replaced = around.kind is tuple or (around.kind is list and path.root.kind == "argument")
-    return (around.kind, len(around.keys)) if is_replaced else (None, 0)
+    is_replaced = container.kind is tuple or (container.kind is list and path.root.kind == "argument")
+    return (container.kind, len(container.keys)) if is_replaced else (None, 0)
 
 
 def _is_partial(sketch: Sketch) -> bool:
-    return isinstance(sketch, Container) and sketch.kind is functools.partial
+    return isinstance(sketch, ContainerSketch) and sketch.kind is functools.partial
 
 
 def _paths_to(path: Path) -> Iterator[Path]:
@@ -299,10 +299,10 @@ def _varied_kinds(path: Path, sketches: list[TensorSketch]) -> list[OtherVariati
 def _other_variations(path: Path, sketches: list[Sketch]) -> list[OtherVariation]:
     distinct: list[Sketch] = []
     for sketch in sketches:
-        if not any(type(sketch) is type(known) and sketch == known for known in distinct):
+        if not any(type(sketch) is type(earlier) and sketch == earlier for earlier in distinct):
             distinct.append(sketch)
     is_new_each_time = (
-        all(isinstance(sketch, Other) for sketch in sketches)
+        all(isinstance(sketch, OpaqueSketch) for sketch in sketches)
         and len({sketch.identity for sketch in sketches}) == len(sketches) > 1
     )
     if len(distinct) == 1 and not is_new_each_time:
@@ -314,7 +314,7 @@ def _other_variations(path: Path, sketches: list[Sketch]) -> list[OtherVariation
         kind = "flag"
     elif all(isinstance(sketch, str | enum.Enum) for sketch in distinct):
         kind = "text"
-    elif all(isinstance(sketch, Container) for sketch in distinct):
+    elif all(isinstance(sketch, ContainerSketch) for sketch in distinct):
         kind = "length"
     else:
         kind = "kind"

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: The text of a value; a tuple, list or dict consists of its type, its keys and the values in it.
+#: The text of a value; for a tuple, list or dict, its type, its keys and the values in it.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
-#: The signs of operators in assignments.
-SIGNS = {
+#: The operators as their signs, such as ``+``.
+OPERATOR_SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
@@ -27,14 +27,14 @@ _UNSUPPORTED_NODES = (
     ast.GeneratorExp,
 )  # fmt: skip
 #: Calls with side effects: they must not run on the side that is not taken.
-EFFECTS = {
+SIDE_EFFECT_CALLS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
 }  # fmt: skip
 
 
 @dataclass
-class Arm:
+class BranchSide:
     """One side of a branch.
 
     Parameters
@@ -60,17 +60,17 @@ class _UnsupportedSideError(Exception):
     """The side does something that cannot be done on both sides."""
 
 
-def is_free_of_effects(node: ast.expr) -> bool:
+def has_no_side_effects(node: ast.expr) -> bool:
     """Return whether an expression has no side effects, as far as its syntax shows."""
     for part in ast.walk(node):
         if isinstance(part, _UNSUPPORTED_NODES):
             return False
-        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in EFFECTS:
+        if isinstance(part, ast.Call) and ast.unparse(part.func).rpartition(".")[2] in SIDE_EFFECT_CALLS:
             return False
     return True
 
 
-def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -> Arm | None:
+def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -> BranchSide | None:
     """Return the values that a side computes; ``None`` if it cannot be computed regardless of the condition.
 
     Parameters
@@ -83,32 +83,41 @@ def read_arm(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) -
         The name of the torch package.
     """
     try:
-        return _ArmReader(draft, suffix, torch).read(block)
+        return _SideReader(draft, suffix, torch).read(block)
     except _UnsupportedSideError:
         return None
 
 
-class _ArmReader:
+class _SideReader:
     def __init__(self, draft: Draft, suffix: str, torch: str) -> None:
         self._draft = draft
         self._suffix = suffix
         self._torch = torch
-        self._own: set[str] = set()  # names that only this side uses
-        self._now: dict[str, str] = {}  # the text of each target's current value
-        self._arm = Arm()
+        self._names_of_side: set[str] = set()  # names that only this side uses
+        self._current_texts: dict[str, str] = {}  # the text of each target's current value
+        self._side = BranchSide()
 
-    def read(self, block: Sequence[ast.stmt]) -> Arm:
+    def read(self, block: Sequence[ast.stmt]) -> BranchSide:
         if block:
-            inside = {node for part in block for node in ast.walk(part)}
-            everywhere = ast.walk(self._draft.enclosing_function(block[0]) or self._draft.tree)
-            outside = {node.id for node in everywhere if isinstance(node, ast.Name) and node not in inside}
+            nodes_of_side = {node for part in block for node in ast.walk(part)}
+            nodes_of_function = ast.walk(self._draft.enclosing_function(block[0]) or self._draft.tree)
+            names_outside = {
+                node.id for node in nodes_of_function if isinstance(node, ast.Name) and node not in nodes_of_side
+            }
             arguments = {node.arg for node in ast.walk(self._draft.tree) if isinstance(node, ast.arg)}
-            self._own = {node.id for node in inside if isinstance(node, ast.Name)} - outside - arguments
+            self._names_of_side = (
+                {node.id for node in nodes_of_side if isinstance(node, ast.Name)} - names_outside - arguments
+            )
         for index, statement in enumerate(block):
-            after = block[index + 1 :]
-            read_later = {ast.unparse(node) for other in after for node in ast.walk(other) if _is_read(node)}
+            later_statements = block[index + 1 :]
+            read_later = {
+                ast.unparse(node)
+                for later_statement in later_statements
+                for node in ast.walk(later_statement)
+                if _is_read(node)
+            }
             self._read(statement, read_later, is_last=index == len(block) - 1)
-        return self._arm
+        return self._side
 
     def _read(self, statement: ast.stmt, read_later: set[str], *, is_last: bool) -> None:
         if isinstance(statement, ast.Pass):
@@ -121,16 +130,16 @@ class _ArmReader:
                 self._set(ast.unparse(node), text, read_later)
         elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
             self._assign(statement.target, statement.value, read_later)
-        elif isinstance(statement, ast.AugAssign) and type(statement.op) in SIGNS:
+        elif isinstance(statement, ast.AugAssign) and type(statement.op) in OPERATOR_SIGNS:
             target = ast.unparse(statement.target)
-            before = self._now.get(target, self._draft.text_of(statement.target))
-            sign = SIGNS[type(statement.op)]
-            self._set(target, f"{operand(before)} {sign} {operand(self._text(statement.value))}", read_later)
+            current_text = self._current_texts.get(target, self._draft.text_of(statement.target))
+            sign = OPERATOR_SIGNS[type(statement.op)]
+            self._set(target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", read_later)
         elif isinstance(statement, ast.Return) and is_last:
-            self._arm.returns = True
-            self._arm.result = self._value(statement.value) if statement.value is not None else "None"
+            self._side.returns = True
+            self._side.result = self._value(statement.value) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
-            self._branch(statement, read_later, is_last=is_last)
+            self._read_branch(statement, read_later, is_last=is_last)
         else:
             raise _UnsupportedSideError
 
@@ -148,38 +157,40 @@ class _ArmReader:
 
     def _set(self, target: str, text: str, read_later: set[str]) -> None:
         if target in read_later:
-            name = target if target in self._own else target.replace(".", "_") + self._suffix
+            name = target if target in self._names_of_side else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
                 raise _UnsupportedSideError
-            self._arm.lines.append(f"{name} = {parenthesized(text)}")
+            self._side.lines.append(f"{name} = {parenthesized(text)}")
             text = name
-        self._now[target] = text
-        self._arm.values[target] = text
+        self._current_texts[target] = text
+        self._side.values[target] = text
 
-    def _branch(self, branch: ast.If, read_later: set[str], *, is_last: bool) -> None:
-        if self._arm.values or is_host_test(branch.test):
+    def _read_branch(self, branch: ast.If, read_later: set[str], *, is_last: bool) -> None:
+        if self._side.values or is_host_test(branch.test):
             raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
-        taken = read_arm(self._draft, branch.body, f"{self._suffix}_if", self._torch)
-        other = read_arm(self._draft, branch.orelse, f"{self._suffix}_else", self._torch)
-        if condition is None or taken is None or other is None:
+        if_side = read_side(self._draft, branch.body, f"{self._suffix}_if", self._torch)
+        else_side = read_side(self._draft, branch.orelse, f"{self._suffix}_else", self._torch)
+        if condition is None or if_side is None or else_side is None:
             raise _UnsupportedSideError
-        self._arm.lines += [*taken.lines, *other.lines]
-        self._arm.tests += [branch.test, *taken.tests, *other.tests]
-        if taken.returns and other.returns and is_last:
-            merged = select_value(condition, taken.result, other.result, self._where)
-            if merged is None:
+        self._side.lines += [*if_side.lines, *else_side.lines]
+        self._side.tests += [branch.test, *if_side.tests, *else_side.tests]
+        if if_side.returns and else_side.returns and is_last:
+            result = select_value(condition, if_side.result, else_side.result, self._where_call)
+            if result is None:
                 raise _UnsupportedSideError
-            self._arm.returns, self._arm.result = True, merged
-        elif taken.returns or other.returns:
+            self._side.returns, self._side.result = True, result
+        elif if_side.returns or else_side.returns:
             raise _UnsupportedSideError
         else:
-            for target in {**taken.values, **other.values}:
-                text = self._where(condition, taken.values.get(target, target), other.values.get(target, target))
+            for target in {**if_side.values, **else_side.values}:
+                text = self._where_call(
+                    condition, if_side.values.get(target, target), else_side.values.get(target, target)
+                )
                 self._set(target, text, read_later)
 
-    def _where(self, condition: str, taken: str, other: str) -> str:
-        return f"{self._torch}.where({condition}, {taken}, {other})"
+    def _where_call(self, condition: str, if_text: str, else_text: str) -> str:
+        return f"{self._torch}.where({condition}, {if_text}, {else_text})"
 
     def _value(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):
@@ -189,16 +200,16 @@ class _ArmReader:
         return self._text(node)
 
     def _text(self, node: ast.expr) -> str:
-        if not is_free_of_effects(node):
+        if not has_no_side_effects(node):
             raise _UnsupportedSideError
         reads = {part: ast.unparse(part) for part in ast.walk(node) if _is_read(part)}
-        changes = {part: self._now[name] for part, name in reads.items() if name in self._now}
+        changes = {part: self._current_texts[name] for part, name in reads.items() if name in self._current_texts}
         if node in changes:
             return changes[node]
-        return argument(self._draft, node) if not changes else self._draft.rewritten(node, _in_place(changes))
+        return argument(self._draft, node) if not changes else self._draft.rewritten(node, _as_operands(changes))
 
 
-def _in_place(changes: Mapping[ast.AST, str]) -> dict[ast.AST, str]:
+def _as_operands(changes: Mapping[ast.AST, str]) -> dict[ast.AST, str]:
     return {node: operand(text) for node, text in changes.items()}
 
 
@@ -212,27 +223,33 @@ def parenthesized(text: str) -> str:
 
 
 def select_value(
-    condition: str, taken: Value | None, other: Value | None, choose: Callable[[str, str, str], str]
+    condition: str, if_value: Value | None, else_value: Value | None, choose: Callable[[str, str, str], str]
 ) -> Value | None:
     """Return a value selected by a condition, member by member; ``None`` if the members do not correspond."""
-    if isinstance(taken, str) and isinstance(other, str):
-        return taken if taken == other else choose(condition, taken, other)
-    if taken is None or other is None or isinstance(taken, str) or isinstance(other, str) or taken[:2] != other[:2]:
+    if isinstance(if_value, str) and isinstance(else_value, str):
+        return if_value if if_value == else_value else choose(condition, if_value, else_value)
+    if (
+        if_value is None
+        or else_value is None
+        or isinstance(if_value, str)
+        or isinstance(else_value, str)
+        or if_value[:2] != else_value[:2]
+    ):
         return None
-    members = [select_value(condition, a, b, choose) for a, b in zip(taken[2], other[2], strict=False)]
-    if len(taken[2]) != len(other[2]) or any(member is None for member in members):
+    members = [select_value(condition, a, b, choose) for a, b in zip(if_value[2], else_value[2], strict=False)]
+    if len(if_value[2]) != len(else_value[2]) or any(member is None for member in members):
         return None
-    return taken[0], taken[1], tuple(member for member in members if member is not None)
+    return if_value[0], if_value[1], tuple(member for member in members if member is not None)
 
 
 def render_value(value: Value) -> str:
     """Return the text of a value."""
     if isinstance(value, str):
         return value
-    kind, keys, members = value
+    container_type, keys, members = value
     texts = [render_value(member) for member in members]
-    if kind == "Dict":
+    if container_type == "Dict":
         return "{" + ", ".join(f"{key}: {text}" for key, text in zip(keys, texts, strict=True)) + "}"
-    if kind == "List":
+    if container_type == "List":
         return f"[{', '.join(texts)}]"
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -177,6 +177,9 @@ WITHOUT_PROGRAM = {
     ),
     **dict.fromkeys(("GB0063", "GB0187", "GB0328", "GB0364", "GB0365", "GB0366"), _GONE),
     "GB0009": "PyTorch 2.13 gives the reason [GB0008](gb0008.md) instead.",
+    "GB0021": "It takes several calls: a break inside of an f-string divides the f-string, and a later call compiles "
+    "its rest. PyTorch 2.13 can also "
+    "[raise an error](../known_bugs.md#internaltorchdynamoerror-and-other-errors-of-dynamo) there.",
     "GB0031": "PyTorch 2.13 gives the reason of the break inside the method, such as [GB0059](gb0059.md).",
     "GB0035": "In PyTorch 2.13 it takes a `__bool__` that returns no `bool`, which is a `TypeError` without compiling "
     "as well.",

@@ -129,6 +129,7 @@ def advise(
     owner: Owner = "own",
     stack: Sequence[CodePlace] = (),
     use: BranchUse | None = None,
+    code: str | None = None,
 ) -> list[Advice]:
     """Return advice, the most useful first.
 
@@ -144,13 +145,15 @@ def advise(
         The stack of the break, outermost place first.
     use : str or None
         The purpose of the branch, if there is one.
+    code : str or None
+        The source code of the break.
     """
     bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
         return [Advice(bug.advice_in_report, "graphbreak")]
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _advice_outside_own_code(owner, cause, stack)]
-    knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
+    knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context, code)
     our_advice = dict(knowledge.advice_by_use).get(use, knowledge.advice) if use is not None else knowledge.advice
     advice = [Advice(our_advice, "graphbreak")] if our_advice is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.GENERAL_HINTS)]
@@ -436,6 +439,7 @@ class BreakTable:
         owner = self._sources.owner(stack)
         places = self._code_places(folded) if owner != "own" else []
         use = self._sources.branch_use(folded.location) if owner == "own" else None
+        code = folded.location.code if folded.location is not None else None
         outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_SEVERITY.__getitem__)
         return Break(
             id=folded.ident,
@@ -455,7 +459,7 @@ class BreakTable:
             scope=setting.scope if setting is not None else None,
             setting=setting,
             also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advise(cause, folded.consequence, owner, places, use),
+            advice=advise(cause, folded.consequence, owner, places, use, code),
             owner=owner,
         )
 

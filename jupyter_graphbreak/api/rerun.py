@@ -163,6 +163,7 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
+        from jupyter_graphbreak.experiments.cost.startup import combined_startup
         from jupyter_graphbreak.experiments.trial.entry import backend_name
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 

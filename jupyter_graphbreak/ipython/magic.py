@@ -338,7 +338,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
         _explain_log(shell, options, options.log)
         return None
     from jupyter_graphbreak.compiling.compile_options import ensure_compiled
-    from jupyter_graphbreak.recording.targets import is_compiled
+    from jupyter_graphbreak.recording.targets import forget_compiled_code, is_compiled
 
     tree, calls = _parse_calls(options)
     observation: Observation | None = None

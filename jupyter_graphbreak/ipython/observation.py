@@ -131,7 +131,7 @@ class Observation:
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.recording import recorder
         from jupyter_graphbreak.recording.children import note_earlier_processes, watched_children
-        from jupyter_graphbreak.recording.targets import forget_everything, is_compiled
+        from jupyter_graphbreak.recording.targets import forget_compiled_code, forget_everything, is_compiled
 
         exit_stack = self._exit_stack
         if self.options.frontends:

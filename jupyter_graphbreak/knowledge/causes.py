@@ -218,6 +218,13 @@ CAUSES = (
     ),
     KnownCause("GB0016", ("Attempted to wrap strided NestedTensor",), title="Nested tensor"),
     KnownCause(
+        "GB0021",
+        ("BUILD_STRING type error",),
+        title="Value in an f-string that is unknown while tracing",
+        advice="make the text after the call, from what the function returns",
+        manual_step=_OUTPUT_STEP,
+    ),
+    KnownCause(
         "GB0025",
         ("Call to `torch._dynamo.graph_break()`",),
         title="`torch._dynamo.graph_break()`",
@@ -1498,7 +1505,7 @@ CALLS = (
     KnownCall(
         pattern=r"\.backward\(|\.zero_grad\(|optimi[sz]er\w*\.step\(|\bopt\w*\.step\(",
         title="Backward pass or optimizer step",
-        advice=_MOVE_OUTSIDE_ADVICE,
+        advice="compile the forward pass, and call backward() and the optimizer after it",
         manual_step=_BACKWARD_STEP,
         page="where_to_compile.md#the-training-step",
     ),

@@ -9,13 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # The beginnings of the hints.
-_USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
+_USER_ERROR = "Your code may result in an error when running in eager"
+#: The same hint before torch 2.12.
+_FORMER_USER_ERROR = "Dynamo has detected that tracing the code will result in an error"
 _DYNAMO_BUG = "This is likely to be a Dynamo bug"
 _FOLLOWS_EARLIER = "This graph break may have been caused by an earlier graph break"
 
 #: The hints that a report leaves out, because they suggest no step.
 GENERAL_HINTS = (
     _USER_ERROR,
+    _FORMER_USER_ERROR,
     _DYNAMO_BUG,
     "This graph break may be difficult to debug",
     "This graph break is fundamental",
@@ -23,9 +26,11 @@ GENERAL_HINTS = (
     _FOLLOWS_EARLIER,
 )
 
+_CHECK_EAGERLY = "Check this code without torch.compile: PyTorch expects it to fail there as well."
 _MANUAL_STEPS = {
     _DYNAMO_BUG: "PyTorch considers this its own bug: report it, or rewrite this code.",
-    _USER_ERROR: "Check this code without torch.compile: PyTorch expects it to fail there as well.",
+    _USER_ERROR: _CHECK_EAGERLY,
+    _FORMER_USER_ERROR: _CHECK_EAGERLY,
 }
 
 #: The settings of torch._dynamo.config that ``fullgraph=True`` implies in Dynamo's ``OutputGraph``.

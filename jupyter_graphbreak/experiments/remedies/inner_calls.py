@@ -1,4 +1,4 @@
-"""Find the largest parts of an entry in which nothing breaks, to compile them instead of the entry.
+"""Find the largest parts of an entry to compile instead of the entry: parts in which nothing breaks, or only a few.
 
 A call is recorded: which functions and modules it runs, and how many operations each of them performs.
 """
@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,6 +42,8 @@ _WRAPPER_SHARE = 0.9
 _MAX_PARTS = 3
 #: The smallest share of the entry's operations that makes a part worth naming although it contains a single break.
 _MIN_SHARE_OF_BROKEN = 0.2
+#: If parts without breaks perform this share of the entry's operations, no part with breaks is looked for.
+_SUFFICIENT_SHARE = 0.5
 #: A number in a place, such as the index of a layer.
 _INDEX_PATTERN = re.compile(r"\.(\d+)(?=\.|$)|\[(\d+)\]")
 _OWN_PACKAGE = __name__.partition(".")[0]
@@ -78,14 +80,19 @@ class InnerCalls:
         The share of the entry's operations that these calls perform.
     broken : BrokenPart or None
         If there are no calls, the part that could be compiled if one break were removed.
+    breaks : frozenset of str
+        The ids of the breaks inside the calls.
     """
 
     calls: tuple[InnerCall, ...]
     share: float = 0.0
     broken: BrokenPart | None = None
+    breaks: frozenset[str] = frozenset()
 
 
-def find_inner_calls(original: Original, report: Report, files: Mapping[str, str]) -> InnerCalls:
+def find_inner_calls(
+    original: Original, report: Report, files: Mapping[str, str], outside: frozenset[str] = frozenset()
+) -> InnerCalls:
     """Return the largest parts of an entry in which nothing breaks.
 
     Parameters
@@ -96,6 +103,9 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         The report of the compiled entry.
     files : mapping
         The file name of each source of the report, by the source's id.
+    outside : frozenset of str
+        Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
+        without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
     places: dict[int, str] = {}
     with sandboxed():
@@ -112,7 +122,25 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         with record_calls(named) as (program, root):
             original.run(program, subject, original.pool[0])
     breaking = _breaking_lines(report, files)
-    total_ops = root.ops
+    all_breaks = {break_.id for break_ in report.breaks}
+    parts_without_breaks = _largest_parts(root, breaking, places, ids_in_entry)
+    if outside and parts_without_breaks.share < _SUFFICIENT_SHARE:
+        lines_outside = {line: breaks & outside for line, breaks in breaking.items()}
+        larger_parts = _largest_parts(root, lines_outside, places, ids_in_entry)
+        if larger_parts.share > parts_without_breaks.share:
+            functions = {function for call in larger_parts.calls for function in call.functions}
+            nodes = [node for node in root.walk() if _function_of(node) in functions]
+            breaks_inside = {break_ for node in nodes for break_ in _breaks_in(node.code, breaking)}
+            return replace(larger_parts, breaks=frozenset(breaks_inside & all_breaks))
+    if not parts_without_breaks.calls:
+        return InnerCalls((), broken=_broken_part(root, breaking, places, all_breaks))
+    return parts_without_breaks
+
+
+def _largest_parts(
+    root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], ids_in_entry: set[int]
+) -> InnerCalls:
+    """Return the largest parts of a recorded call that run no line at which something breaks."""
     # In a short example, a single layer stands for a model.
     is_one_layer = len({id(node.module) for node in root.walk() if node.module is not None}) == 1
     ops: dict[tuple[Any, ...], int] = defaultdict(int)
@@ -122,12 +150,10 @@ def find_inner_calls(original: Original, report: Report, files: Mapping[str, str
         ops[key] += node.ops
         parts[key].append(node)
     min_ops_of_part = 1 if is_one_layer else _MIN_OPS
-    min_ops = max(min_ops_of_part, total_ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
+    min_ops = max(min_ops_of_part, root.ops * _MIN_SHARE, max(ops.values(), default=0) * _MIN_SHARE_OF_LARGEST)
     largest_parts = sorted((key for key in ops if ops[key] >= min_ops), key=lambda key: -ops[key])[:_MAX_PARTS]
     calls = [_inner_call(parts[key], places, is_own=id(parts[key][0].module) in ids_in_entry) for key in largest_parts]
-    if not calls:
-        return InnerCalls((), broken=_broken_part(root, breaking, places, {break_.id for break_ in report.breaks}))
-    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / total_ops)
+    return InnerCalls(tuple(calls), sum(ops[key] for key in largest_parts) / root.ops if calls else 0.0)
 
 
 #: The lines at which a function breaks or is skipped, with the ids of the breaks or of the skipped functions.
@@ -193,6 +219,11 @@ def _breaks_in(code: CodeType | None, breaking: _BreakingLines) -> set[str]:
     return {ident for line in lines for ident in breaking.get((code.co_filename, line), ())}
 
 
+def _function_of(node: CallNode) -> tuple[str, str]:
+    """Return the file and the name of the function of a call; empty for the root."""
+    return (node.code.co_filename, node.code.co_name) if node.code is not None else ("", "")
+
+
 def _user_function_name(node: CallNode) -> str | None:
     """Return the name of a function at the top level of the user's sources."""
     code = node.code
@@ -240,8 +271,7 @@ def _similarity_key(node: CallNode, places: Mapping[int, str]) -> tuple[Any, ...
 def _inner_call(nodes: Sequence[CallNode], places: Mapping[int, str], *, is_own: bool) -> InnerCall:
     first = nodes[0]
     modules = dict.fromkeys(places[id(node.module)] for node in nodes if node.module is not None)
-    codes = {part.code for node in nodes for part in node.walk() if part.code is not None}
-    functions = frozenset((code.co_filename, code.co_name) for code in codes)
+    functions = frozenset(_function_of(part) for node in nodes for part in node.walk() if part.code is not None)
     if first.code is not None and not modules:
         return InnerCall(first.code.co_name, filename=first.code.co_filename, functions=functions)
     kind = type(first.module).__name__

@@ -29,7 +29,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
     from jupyter_graphbreak.experiments.remedies.application import Program
@@ -190,14 +190,17 @@ class Search:
         is_inside_tried = is_hopeless or self._usually_needs_a_part()
         if is_inside_tried:  # there may be no time left for it later
             self._compile_inside(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
+        # Nothing else is tried for what a training step should leave outside of the compiled part.
+        best_candidates = self._best_of_training_step()
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
-        settings_candidate = self._apply_all_settings()
+        settings_candidate = self._apply_all_settings(except_for=best_candidates.keys())
         self._phase_end = start_s + _SHARE_OF_SINGLE * total_s
         by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
         # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
-        best_candidates = by_break if settings_candidate is not None and _is_sufficient(settings_candidate) else {}
+        if settings_candidate is not None and _is_sufficient(settings_candidate):
+            best_candidates = by_break | best_candidates
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
             is_inside_tried = True
             start_of_combining = time.monotonic()
@@ -226,6 +229,14 @@ class Search:
             self._compile_inside(self.deadline)
         self.candidates = _without_needless_steps(self.candidates)
         return self.candidates
+
+    def _best_of_training_step(self) -> dict[str, Candidate]:
+        """Return the candidate that compiles a part of a training step, for each break that it removes."""
+        ends = self._breaks_to_keep_outside()
+        working = [
+            candidate for candidate in self.candidates if candidate.works and not ends.isdisjoint(candidate.breaks)
+        ]
+        return {ident: candidate for candidate in working for ident in candidate.breaks}
 
     def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:
         """Search for a candidate for each break alone, in the order of priority, and add it to the best ones.
@@ -331,14 +342,14 @@ class Search:
         end = min(self._phase_end, self._share_end, self.deadline)
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
-    def _apply_all_settings(self) -> Candidate | None:
+    def _apply_all_settings(self, except_for: Collection[str]) -> Candidate | None:
         """Try the settings and switches of all breaks together: a single one may only uncover the next break."""
         report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
         is_risk_needed = False
         for break_ in report.breaks:
-            if self.wanted_breaks is None or break_.id in self.wanted_breaks:
+            if break_.id not in except_for and (self.wanted_breaks is None or break_.id in self.wanted_breaks):
                 proposals = proposals_for(self._problem(report, break_, texts), self._note_fault)
                 without_edits = [proposal for proposal in proposals if proposal.kind != "edit"]
                 goals += [break_.id] if without_edits else []
@@ -448,9 +459,13 @@ class Search:
         report, unfixed = self.runner.original.report, self._unfixed()
         if any(skipped.kind == "loop" and skipped.break_ in unfixed for skipped in report.skipped):
             return True
-        breaks = [break_ for break_ in report.breaks if break_.id in unfixed]
-        steps = (known_cause(break_.gb_id, break_.gb_type, code=_code(break_)).manual_step for break_ in breaks)
-        return any(step is not None and step.is_where_to_end for step in steps)
+        return not unfixed.isdisjoint(self._breaks_to_keep_outside())
+
+    def _breaks_to_keep_outside(self) -> frozenset[str]:
+        """Return the breaks at code that does not belong into a compiled function, such as a backward pass."""
+        breaks = self.runner.original.report.breaks
+        steps = {b.id: known_cause(b.gb_id, b.gb_type, code=_code(b)).manual_step for b in breaks}
+        return frozenset(ident for ident, step in steps.items() if step is not None and step.is_where_to_end)
 
     def _compile_inside(self, end: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
@@ -482,7 +497,7 @@ class Search:
         texts = {source: text for source, text in program.texts.items() if source not in libraries}
         try:
             with limit_time(self.deadline):
-                inner_calls = self.runner.find_inner_calls()
+                inner_calls = self.runner.find_inner_calls(self._breaks_to_keep_outside())
             self.broken_part = inner_calls.broken
             entry = _compiled_entry(self.runner.entry)
             proposal = propose_inner_compilation(
@@ -493,14 +508,15 @@ class Search:
         except Exception as fault:  # noqa: BLE001 - the other remedies are still valid
             self._note_fault("looking for a part to compile", fault)
             return
-        if proposal is not None:
-            candidate = self._run_candidate(goals, [proposal], proposal.title)
+        if proposal is not None and not goals <= inner_calls.breaks:
+            candidate = self._run_candidate(goals - inner_calls.breaks, [proposal], proposal.title)
             new_report = candidate.result.report
-            if (
-                new_report is None
-                or (new_report.graphs and not new_report.breaks and not new_report.skipped)
-                or not candidate.works
-            ):
+            is_as_expected = new_report is None or (
+                new_report.graphs
+                and len(new_report.breaks) <= len(inner_calls.breaks)
+                and (inner_calls.breaks or not new_report.skipped)
+            )
+            if is_as_expected or not candidate.works:
                 self.candidates.append(candidate)
 
     def _next_step(
@@ -691,16 +707,16 @@ def _merged_change(original: Mapping[str, str], first: Change, second: Change) -
         for name in first.settings.keys() & second.settings.keys()
         if not isinstance(first.settings[name], list) and first.settings[name] != second.settings[name]
     ]
-    if (
-        conflicting_settings
-        or first.inner_calls
-        or second.inner_calls
-        or (first.compiles_itself and second.compiles_itself)
-    ):
+    if conflicting_settings or (first.compiles_itself and second.compiles_itself):
         return None
     assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
     joined_change = Change(
-        texts, first.settings, first.codes, first.compiles_itself or second.compiles_itself, assumptions
+        texts,
+        first.settings,
+        first.codes,
+        first.compiles_itself or second.compiles_itself,
+        assumptions,
+        (*first.inner_calls, *second.inner_calls),
     )
     return joined_change.with_settings(second.settings, second.codes)
 

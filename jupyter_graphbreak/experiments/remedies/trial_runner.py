@@ -278,9 +278,9 @@ class TrialRunner:
         """The seconds that the compiled original took; a trial takes at least as long."""
         return self._original_seconds
 
-    def find_inner_calls(self) -> InnerCalls:
-        """Return the largest parts of the entry in which nothing breaks."""
-        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files)
+    def find_inner_calls(self, outside: frozenset[str]) -> InnerCalls:
+        """Return the largest parts of the entry in which nothing breaks, or that keep some breaks outside."""
+        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside)
 
     def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:
         values = self._uncompiled_original.is_repeatable

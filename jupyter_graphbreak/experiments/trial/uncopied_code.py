@@ -45,7 +45,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     part_place,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
-from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.attributes import is_instance
 

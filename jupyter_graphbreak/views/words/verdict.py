@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, NO_TIME_AT_ALL
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
-    from jupyter_graphbreak.report.schema import Break, Frame, Report, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Report, RunError, Skipped
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 Outcome = Literal["good", "bad", "error", "plain"]
@@ -151,7 +152,15 @@ def _how_run_ended(report: Report) -> str:
     error_type = one_line(error.type) if error is not None else "an error"
     breaks_until_then = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
     suffix = _place_suffix(report, error.location if error is not None else None)
-    return f"The run ended in {error_type}{suffix}{breaks_until_then}."
+    ending = f"The run ended in {error_type}{suffix}{breaks_until_then}."
+    return f"{ending}{_known_bug_advice(error)}" if error is not None else ending
+
+
+def _known_bug_advice(error: RunError) -> str:
+    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same one."""
+    code = error.location.code if error.location is not None else None
+    bug = bug_with_message(f"{error.message}\n{code or ''}")
+    return f" If it does not end so without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:

@@ -448,6 +448,22 @@ def issue_139603(compiler: Compiler) -> Tensor:
     return compiler(forked)(torch.ones(1))
 
 
+def issue_189830(compiler: Compiler) -> str:
+    def progress(x: Tensor, step: int) -> str:
+        return f"step {step}: {x.sum().item():.3f}"
+
+    compiled = compiler(progress)
+    return "\n".join(compiled(torch.ones(3), step) for step in range(4))
+
+
+def formatted_number(compiler: Compiler) -> str:
+    def scaled(x: Tensor, rate: float) -> tuple[Tensor, str]:
+        return x * rate, f"{rate:.3f}"
+
+    compiled = compiler(scaled)
+    return "\n".join(compiled(torch.ones(()), rate)[1] for rate in (0.5, 0.25, 0.125))
+
+
 def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
     """Return the gradient of a cumulative sum, which flips the gradient before softmax's own reads it."""
     torch.manual_seed(0)
@@ -458,7 +474,11 @@ def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
 
 
 #: The programs of bugs without an issue.
-_WITHOUT_ISSUE = ("flex_attention_of_three_projections", "cumulative_sum_of_scaled_probabilities")
+_WITHOUT_ISSUE = (
+    "flex_attention_of_three_projections",
+    "cumulative_sum_of_scaled_probabilities",
+    "formatted_number",
+)
 #: The backend with which a program meets its bug; "inductor" for those that are not listed.
 BACKENDS = {
     **dict.fromkeys(
@@ -475,6 +495,8 @@ BACKENDS = {
             issue_150265,
             issue_145445,
             issue_139603,
+            issue_189830,
+            formatted_number,
         ),
         "eager",
     ),

@@ -26,6 +26,14 @@ def test_an_error_with_other_words_has_general_advice() -> None:
     assert "report it" in advice.text
 
 
+def test_an_error_that_eager_code_can_raise_as_well_is_known_by_its_line() -> None:
+    message = "sequence item 1: expected str instance, int found"
+    bug = bug_with_message(f'{message}\nprint(f"step {{i}}: {{loss.item():.3f}}")')
+    assert bug is not None
+    assert bug.issue == "189830"
+    assert bug_with_message(f"{message}\n', '.join(parts)") is None
+
+
 def test_a_break_is_no_known_bug() -> None:
     (advice, *_) = advise(Cause("Unsupported", gb_id="GB0059", explanation=MOCK), None)
     assert "known bug" not in advice.text

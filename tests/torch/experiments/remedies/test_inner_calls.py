@@ -198,6 +198,36 @@ class Trainer:
 
 compiled = torch.compile(Trainer().step, backend="eager")
 """
+TRAINING_STEP = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.into = nn.Linear(4, 4)
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x):
+        x = torch.relu(self.into(x))
+        if x.mean() > 100:
+            x = x * 0.5
+        return self.out(x)
+
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+@torch.compile(backend="eager")
+def step(x):
+    optimizer.zero_grad()
+    loss = net(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -306,6 +336,38 @@ def test_breaks_of_later_calls_outside_of_the_part_are_gone_with_it(tmp_path: Pa
     assert remedy.verdict == "works"
     assert later.id in remedy.breaks
     assert set(remedy.breaks) == {break_.id for break_ in run.report.breaks}
+
+
+@pytest.mark.exhaustive
+def test_a_model_is_compiled_instead_of_its_training_step_although_it_breaks(tmp_path: Path) -> None:
+    report = try_remedies(import_text(TRAINING_STEP, tmp_path).step, torch.ones(2, 4))
+    inside = next(break_.id for break_ in report.breaks if break_.gb_id == "GB0170")
+    alone, branch, together = (remedy for remedy in report.remedies or [] if remedy.verdict == "works")
+    assert alone.title.startswith("Compile net instead of step")
+    assert {*alone.breaks, inside} == {break_.id for break_ in report.breaks}
+    assert branch.breaks == [inside]
+    assert {*together.breaks} == {break_.id for break_ in report.breaks}
+    assert "+net.compile(" in (together.patch or "")
+    assert together.evidence is not None
+    assert together.evidence.breaks_after == 0
+
+
+def test_a_part_may_contain_breaks_but_none_that_must_remain_outside(tmp_path: Path) -> None:
+    module = import_text(TRAINING_STEP, tmp_path)
+    x = torch.ones(2, 4)
+    report = explain(module.step, x)
+    breaks = {break_.gb_id: break_.id for break_ in report.breaks}
+    original: Any = SimpleNamespace(
+        entry=Entry("step", None, module.step.__wrapped__, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
+    )
+    files = {source.id: source.path or "" for source in report.sources}
+    parts = find_inner_calls(original, report, files, frozenset({breaks["GB0123"]}))
+    assert [call.places for call in parts.calls] == [("net",)]
+    assert parts.breaks == {breaks["GB0170"]}
+    strict = find_inner_calls(original, report, files)
+    assert not strict.calls
+    assert strict.broken is not None
+    assert strict.broken.break_ == breaks["GB0170"]
 
 
 @pytest.mark.skipif(torch.__version__ < "2.10", reason="torch 2.9 leaves the function eager without a break")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile
+from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile, given_backend
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -105,7 +105,9 @@ _MAX_DERIVING_S = 10.0
 _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGES = 3
 #: The share of the remaining time after which no more inputs are derived.
-_SHARE_OF_INPUTS = 0.1
+_SHARE_OF_INPUTS = 0.06
+#: The backends that run a graph as it was captured.
+_BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERROR_IN_PLACE = "can't be cast to the desired output type"
@@ -144,8 +146,13 @@ class Original:
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
             self._reference = Reference(entry.call, first_input)
-            self._reference.shrink()
+            # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
+            has_compiler = given_backend(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
+            if not has_compiler:
+                self._reference.shrink()
             derived = self._reference.cases(patience=self._patience())
+            if has_compiler:
+                self._reference.shrink()
             derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
             if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 derived_cases = [
@@ -226,7 +233,8 @@ class Original:
         subject.restore()
         subject.assign(trial.input.state)
         if trial.input.follows_first_input and self._reference.changed:
-            run(program, subject, subject.with_copies(self._reference.base.arguments), gradients=False)
+            before = self._reference.preceding_call(trial.input)
+            run(program, subject, subject.with_copies(before), gradients=False)
         arguments = subject.with_copies(trial.input.arguments)
         return run(program, subject, arguments, trial.input.seed, gradients=gradients)
 

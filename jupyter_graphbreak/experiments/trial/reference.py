@@ -259,11 +259,15 @@ class Reference:
 
     def _run_input(self, input_: Input) -> Result:
         if input_.follows_first_input and self.changed:
-            self._call(self.base.arguments, gradients=False)
+            self._call(self.preceding_call(input_), gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
             with running_eagerly(), announced_sleep():
                 return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
+
+    def preceding_call(self, input_: Input) -> Arguments:
+        """Return the arguments of the call before that with an input, if the function changes its state."""
+        return (self.base if input_.is_smaller else self.first).arguments
 
     def _call(
         self,

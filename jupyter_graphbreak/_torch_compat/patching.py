@@ -138,8 +138,8 @@ def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) ->
 def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
     """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
 
-    If preparing fails, Dynamo gives up the frame that it compiles and the function is not called, because its changes
-    could not be undone.
+    If preparing fails, Dynamo gives up on the frame that it compiles and the function is not called, because its
+    changes could not be undone.
 
     Parameters
     ----------

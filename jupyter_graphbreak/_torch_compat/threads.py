@@ -190,7 +190,7 @@ def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
 
 
 def _wrap_new_item(original: Callable[..., None]) -> Any:
-    """Return an ``__init__`` of work for a ``ThreadPoolExecutor`` that records for which runs it is submitted."""
+    """Return an ``__init__`` of a work item of ``ThreadPoolExecutor`` that records which runs submit it."""
 
     @functools.wraps(original)
     def new_item(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -201,7 +201,7 @@ def _wrap_new_item(original: Callable[..., None]) -> Any:
 
 
 def _wrap_run_of_item(original: Callable[..., None]) -> Any:
-    """Return a ``run`` of work for a ``ThreadPoolExecutor`` that works for the runs which submitted it."""
+    """Return a ``run`` of a work item of ``ThreadPoolExecutor``: the work counts for the runs that submitted it."""
 
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> None:
@@ -236,7 +236,7 @@ def _claims_of_work() -> tuple[Claim, ...]:
 
 
 def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
-    """Return a function whose calls work for the given runs, independent of the thread."""
+    """Return a function whose work counts for the given runs, whichever thread calls it."""
 
     def work(*args: Any, **kwargs: Any) -> Any:
         token = _submitted_claims.set(claims)

@@ -160,7 +160,7 @@ class ResumeTable:
                 self._inlined_in[resume.id] = containing
                 self._resumes[index] = msgspec.structs.replace(resume, no_frame="inlined")
 
-    def _add_resume(self, created: additions.ResumeCreated, folded: FoldedBreak | None) -> int:
+    def _add_resume(self, created: additions.ResumeCreated, folded_break: FoldedBreak | None) -> int:
         line = created.line or created.firstlineno
         self._resumes.append(
             Resume(
@@ -168,7 +168,7 @@ class ResumeTable:
                 name=created.name,
                 function=compiled_function(created.name),
                 location=self._sources.location(created.filename, line, created.name),
-                break_=folded.ident if folded is not None else None,
+                break_=folded_break.ident if folded_break is not None else None,
                 no_frame=self._no_frame(created),
             )
         )
@@ -188,7 +188,7 @@ class ResumeTable:
 
 
 def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
-    """Return why a frame was given up at a break.
+    """Return why Dynamo gave up on a frame at a break.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ class SkipTable:
         ]
 
     def add_frame(self, frame: FrameLedger) -> None:
-        """Add a frame if Dynamo gave it up, at a break or at ``skip_frame()``, and no error reached the user."""
+        """Add a frame if Dynamo gave up on it, at a break or at ``skip_frame()``, and no error reached the user."""
         event = frame.given_up
         name, filename, line = frame.code
         line = frame.resumed_at or line
@@ -346,30 +346,30 @@ class SkipTable:
             self._add_skipped(frame.ident, name, self._eager_lines(filename, line, name, code_id), SKIP_FRAME)
         if event is None or event.raised:
             return
-        folded = self._breaks.break_of_event(event)
-        occurrence = next((o for o in folded.occurrences if o.frame == frame.ident), None)
+        folded_break = self._breaks.break_of_event(event)
+        occurrence = next((o for o in folded_break.occurrences if o.frame == frame.ident), None)
         reason = skip_reason_of_break(
             event.message.cause, event.message.consequence, self._block_of_event(frame, event)
         )
         location = self._eager_lines(filename, line, name, frame.start.id if frame.start is not None else None)
-        self._add_skipped(frame.ident, name, location, reason, folded, occurrence.setting if occurrence else None)
+        self._add_skipped(frame.ident, name, location, reason, folded_break, occurrence.setting if occurrence else None)
 
-    def add_refused(self, refusal: additions.FrameRefused, folded: FoldedBreak, setting: Setting | None) -> None:
+    def add_refused(self, refusal: additions.FrameRefused, folded_break: FoldedBreak, setting: Setting | None) -> None:
         """Add a function that Dynamo refused to begin, with the break that represents the refusal."""
-        self._add_generator(refusal, GENERATOR, folded, setting)
+        self._add_generator(refusal, GENERATOR, folded_break, setting)
 
     def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:
         """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that."""
         self._add_generator(refusal, CALLED_EAGERLY, cause, None)
 
     def _add_generator(
-        self, refusal: additions.FrameRefused, reason: SkipReason, folded: FoldedBreak, setting: Setting | None
+        self, refusal: additions.FrameRefused, reason: SkipReason, folded_break: FoldedBreak, setting: Setting | None
     ) -> None:
         name, filename, line = refusal.code or ("?", "?", None)
         location = self._eager_lines(filename, line, name, refusal.id)
-        listed = {(skipped.location, skipped.break_) for skipped in self._skipped}
-        if (location, folded.ident) not in listed:
-            self._add_skipped(None, name, location, reason, folded, setting)
+        known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped}
+        if (location, folded_break.ident) not in known_functions:
+            self._add_skipped(None, name, location, reason, folded_break, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
         """Add a function that a limit prevented from being compiled again.
@@ -384,8 +384,8 @@ class SkipTable:
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
         reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
-        listed = {(skipped.location, skipped.kind) for skipped in self._skipped}
-        if (location, reason.kind) not in listed:
+        known_functions = {(skipped.location, skipped.kind) for skipped in self._skipped}
+        if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
@@ -409,7 +409,7 @@ class SkipTable:
         function: str,
         location: Location | None,
         reason: SkipReason,
-        folded: FoldedBreak | None = None,
+        folded_break: FoldedBreak | None = None,
         setting: Setting | None = None,
     ) -> None:
         self._skipped.append(
@@ -419,7 +419,7 @@ class SkipTable:
                 function=compiled_function(function),
                 location=location,
                 reason=reason.sentence,
-                break_=folded.ident if folded is not None else None,
+                break_=folded_break.ident if folded_break is not None else None,
                 kind=reason.kind,
                 way_out=reason.way_out if self._can_apply(reason, location) else None,
                 setting=setting,

@@ -261,11 +261,11 @@ class BreakTable:
                 consequence=_reason_of_cause(message.consequence),
                 setting=self._setting_at(event.conditions, location),
             )
-            folded = self._add_occurrence(
+            folded_break = self._add_occurrence(
                 event, location, occurrence, frame.ident, self._same_line.count_preceding(frame, event)
             )
             if event is frame.given_up and not event.raised:
-                self._given_up_at.setdefault(frame.code, []).append(folded)
+                self._given_up_at.setdefault(frame.code, []).append(folded_break)
         self._same_line.leave_frame(frame)
         ending = self.ending_break(frame)
         if ending is not None:
@@ -297,21 +297,21 @@ class BreakTable:
             outcome=outcome,
             setting=setting,
         )
-        folded = self._add_occurrence(event, location, occurrence, None)
+        folded_break = self._add_occurrence(event, location, occurrence, None)
         if refusal.code is not None and not refusal.raised:
-            self._given_up_at.setdefault(refusal.code, []).append(folded)
-        return folded, setting
+            self._given_up_at.setdefault(refusal.code, []).append(folded_break)
+        return folded_break, setting
 
     def cause_of(self, refusal: additions.FrameRefused, order: int) -> FoldedBreak | None:
         """Return the earlier break that made Dynamo try to begin a library's generator, if there is one.
 
         Dynamo inlines a generator if it compiles the caller. It only tries to begin the generator separately if the
-        caller runs eagerly: inside the call at which a graph broke, or in a function that was given up at a break.
+        caller runs eagerly: inside the call at which a graph broke, or in a function that a break makes run eagerly.
         """
         if refusal.raised or refusal.filename is None or self._is_own(refusal.filename, refusal.name or ""):
             return None
         earlier_events = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
-        by_id = {folded.ident: folded for folded in self._breaks}
+        by_id = {folded_break.ident: folded_break for folded_break in self._breaks}
         below_own = True  # whether the entry is in the library, or at the line of the user's code that called it
         for entry in reversed(refusal.above):
             for event, ident in earlier_events:
@@ -320,9 +320,9 @@ class BreakTable:
                 if any(_is_at_line(entry, caller) for caller in (stack if below_own else stack[-1:])):
                     return by_id[ident]
             given_up = self._given_up_at.get((entry.function, entry.filename, entry.first_line or 0), [])
-            for folded in reversed(given_up):
-                if folded.first.order < order:
-                    return folded
+            for folded_break in reversed(given_up):
+                if folded_break.first.order < order:
+                    return folded_break
             below_own = below_own and not self._is_own(entry.filename, entry.function)
         return None
 
@@ -344,12 +344,12 @@ class BreakTable:
     def first_break_through(self, filename: str, line: int) -> FoldedBreak | None:
         """Return the first break whose stacks include a line."""
         location = self._sources.location(filename, line)
-        for folded in self._breaks:
-            for occurrence in folded.occurrences:
+        for folded_break in self._breaks:
+            for occurrence in folded_break.occurrences:
                 if location is not None and any(
                     (location.source, location.line) == (o.source, o.line) for o in occurrence.stack
                 ):
-                    return folded
+                    return folded_break
         return None
 
     def breaks(self, resumes: Iterable[Resume], skipped: Iterable[Skipped]) -> list[Break]:
@@ -361,8 +361,10 @@ class BreakTable:
         for function in skipped:
             skipped_of.setdefault(function.break_, []).append(function.id)
         return [
-            self._report_break(folded, resumes_of.get(folded.ident, []), skipped_of.get(folded.ident, []))
-            for folded in self._breaks
+            self._report_break(
+                folded_break, resumes_of.get(folded_break.ident, []), skipped_of.get(folded_break.ident, [])
+            )
+            for folded_break in self._breaks
         ]
 
     def what_if(self, torch: str | None) -> WhatIf:
@@ -379,8 +381,8 @@ class BreakTable:
             # Scopes opened inside the compiled function stay inside a scope put around it.
             inner_scopes = [scope for scope in event.conditions.scopes if scope.inside]
             # The scope around a generator function is closed when the generator runs.
-            refused = isinstance(event.conditions, additions.FrameRefused)
-            if not refused and (not inner_scopes or inner_scopes[-1].value) and ident not in strict:
+            is_refusal = isinstance(event.conditions, additions.FrameRefused)
+            if not is_refusal and (not inner_scopes or inner_scopes[-1].value) and ident not in strict:
                 strict.append(ident)
         captured, error = _under_fullgraph(ordered, fullgraph_captures=hints.fullgraph_captures_values(torch))
         return WhatIf(strict, error, captured)
@@ -414,61 +416,63 @@ class BreakTable:
         cause = event.message.cause
         place = (location.source, location.line) if location else None
         same_line = self._by_place.setdefault((place, cause.gb_id or cause.gb_type), [])
-        folded = next((candidate for candidate in same_line if _may_be_same(candidate, location, preceding)), None)
-        if folded is None:
-            folded = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, preceding)
-            self._breaks.append(folded)
-            same_line.append(folded)
-        elif folded.location is not None and folded.location.column is None and location is not None:
-            folded.location = location  # this location may have columns, which tell it from others on the line
-        self._break_by_event[id(event)] = folded
-        self._events.append((event, folded.ident))
-        self._scopes.add_governed_break(occurrence.setting, folded.ident)
-        if occurrence not in folded.occurrences:
-            folded.occurrences.append(occurrence)
-        if folded.consequence is None:
-            folded.consequence = occurrence.consequence
-        if frame is not None and folded.ident not in (breaks := self._of_frame.setdefault(frame, [])):
-            breaks.append(folded.ident)
-        return folded
+        folded_break = next(
+            (candidate for candidate in same_line if _may_be_same(candidate, location, preceding)), None
+        )
+        if folded_break is None:
+            folded_break = FoldedBreak(f"b{len(self._breaks) + 1}", event, location, preceding)
+            self._breaks.append(folded_break)
+            same_line.append(folded_break)
+        elif folded_break.location is not None and folded_break.location.column is None and location is not None:
+            folded_break.location = location  # this location may have columns, which tell it from others on the line
+        self._break_by_event[id(event)] = folded_break
+        self._events.append((event, folded_break.ident))
+        self._scopes.add_governed_break(occurrence.setting, folded_break.ident)
+        if occurrence not in folded_break.occurrences:
+            folded_break.occurrences.append(occurrence)
+        if folded_break.consequence is None:
+            folded_break.consequence = occurrence.consequence
+        if frame is not None and folded_break.ident not in (breaks := self._of_frame.setdefault(frame, [])):
+            breaks.append(folded_break.ident)
+        return folded_break
 
-    def _report_break(self, folded: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
-        cause = folded.first.message.cause
-        setting = folded.occurrences[-1].setting
-        stack = _code_of(folded.first)
+    def _report_break(self, folded_break: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
+        cause = folded_break.first.message.cause
+        setting = folded_break.occurrences[-1].setting
+        stack = _code_of(folded_break.first)
         owner = self._sources.owner(stack)
-        places = self._code_places(folded) if owner != "own" else []
-        use = self._sources.branch_use(folded.location) if owner == "own" else None
-        code = folded.location.code if folded.location is not None else None
-        outcome = max((occurrence.outcome for occurrence in folded.occurrences), key=_SEVERITY.__getitem__)
+        places = self._code_places(folded_break) if owner != "own" else []
+        use = self._sources.branch_use(folded_break.location) if owner == "own" else None
+        code = folded_break.location.code if folded_break.location is not None else None
+        outcome = max((occurrence.outcome for occurrence in folded_break.occurrences), key=_SEVERITY.__getitem__)
         return Break(
-            id=folded.ident,
+            id=folded_break.ident,
             gb_id=cause.gb_id,
             gb_type=cause.gb_type,
             url=cause.url,
             explanation=self._sources.with_user_names(cause.explanation),
             hints=cause.hints,
             context=self._sources.with_user_names(cause.context),
-            consequence=folded.consequence,
-            location=folded.location,
-            stack=folded.occurrences[0].stack,
-            occurrences=folded.occurrences,
+            consequence=folded_break.consequence,
+            location=folded_break.location,
+            stack=folded_break.occurrences[0].stack,
+            occurrences=folded_break.occurrences,
             outcome=outcome,
             resumes=resumes,
             skipped=skipped,
             scope=setting.scope if setting is not None else None,
             setting=setting,
-            also_reported_as=messages.other_names(cause, folded.reasons),
-            advice=advise(cause, folded.consequence, owner, places, use, code),
+            also_reported_as=messages.other_names(cause, folded_break.reasons),
+            advice=advise(cause, folded_break.consequence, owner, places, use, code),
             owner=owner,
         )
 
-    def _code_places(self, folded: FoldedBreak) -> list[CodePlace]:
+    def _code_places(self, folded_break: FoldedBreak) -> list[CodePlace]:
         """Return the stack of a break as places of code; it ends with the place of the break."""
         files = self._sources.files()
-        stack = list(folded.occurrences[0].stack)
-        if folded.location is not None and stack[-1:] != [folded.location]:
-            stack.append(folded.location)
+        stack = list(folded_break.occurrences[0].stack)
+        if folded_break.location is not None and stack[-1:] != [folded_break.location]:
+            stack.append(folded_break.location)
         paths = [self._sources.module_path(files[place.source]) for place in stack]
         return [CodePlace(path, place.function, place.code) for path, place in zip(paths, stack, strict=True)]
 
@@ -518,11 +522,15 @@ def _is_at_line(entry: StackEntry, other: StackEntry) -> bool:
     return other.line <= entry.line <= (other.end_line or other.line)
 
 
-def _may_be_same(folded: FoldedBreak, location: Location | None, preceding: int) -> bool:
+def _may_be_same(folded_break: FoldedBreak, location: Location | None, preceding: int) -> bool:
     """Return whether a break on the line of a folded break may be the same break."""
-    if folded.location is not None and location is not None and folded.location.column is location.column is None:
-        return folded.preceding == preceding
-    return _may_overlap(folded.location, location)
+    if (
+        folded_break.location is not None
+        and location is not None
+        and folded_break.location.column is location.column is None
+    ):
+        return folded_break.preceding == preceding
+    return _may_overlap(folded_break.location, location)
 
 
 def _may_overlap(one: Location | None, other: Location | None) -> bool:

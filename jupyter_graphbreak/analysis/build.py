@@ -246,9 +246,9 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
         if cause is not None:
             skips.add_consequence(refusal, cause)
             continue
-        folded, setting = breaks.fold_refusal(refusal, order)
+        folded_break, setting = breaks.fold_refusal(refusal, order)
         if not refusal.raised:
-            skips.add_refused(refusal, folded, setting)
+            skips.add_refused(refusal, folded_break, setting)
     for frame in ledger.frames:
         if frame.refusal is None:
             continue

@@ -165,6 +165,6 @@ def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
 def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[int]) -> list[Location]:
     if branch is None:
         return []
-    found = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
+    locations = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
     # Leave out the text of the lines: the branch may be most of a function.
-    return [replace(location, code=None) for location in found if location is not None]
+    return [replace(location, code=None) for location in locations if location is not None]

@@ -47,12 +47,12 @@ def build_job(
     diagnostics : iterable of Diagnostic
         Notes about the job as a whole.
     """
-    folded = _merge_equal_processes(
+    merged_processes = _merge_equal_processes(
         sorted(processes, key=lambda process: (process.rank is not None, process.rank or 0))
     )
-    ranks = sorted({rank for process in folded for rank in _ranks(process)})
+    ranks = sorted({rank for process in merged_processes for rank in _ranks(process)})
     by_key: dict[tuple[JobPlace | None, str], list[_Occurrence]] = {}
-    for process in folded:
+    for process in merged_processes:
         sources = {source.id: source for source in reversed(process.report.sources)}
         for break_ in process.report.breaks:
             # Columns and code can differ between ranks, but not the line and the cause.
@@ -61,10 +61,10 @@ def build_job(
             by_key.setdefault(key, []).append((process, break_, place))
     breaks = [_job_break(occurrences, ranks) for occurrences in by_key.values()]
     return Job(
-        sorted(folded, key=lambda process: (process.rank is not None, len(process.equal))),
+        sorted(merged_processes, key=lambda process: (process.rank is not None, len(process.equal))),
         sorted(breaks, key=lambda break_: not break_.missing_in),
         diagnostics=list(diagnostics),
-        compiling=_rank_compilations(folded, compile_times),
+        compiling=_rank_compilations(merged_processes, compile_times),
     )
 
 
@@ -76,13 +76,13 @@ def fingerprint(report: Report) -> bytes:
 
 def _merge_equal_processes(processes: list[Process]) -> list[Process]:
     """Return the processes, with the ranks that have equal reports merged."""
-    folded: list[Process] = []
+    merged_processes: list[Process] = []
     positions: dict[bytes, int] = {}
     equal_processes: dict[int, list[EqualProcess]] = defaultdict(list)
     fingerprints: dict[int, bytes] = {}  # fingerprints by the id of the report, which equal processes may share
     for process in processes:
         if process.rank is None:
-            folded.append(process)
+            merged_processes.append(process)
             continue
         key = fingerprints.get(id(process.report))
         if key is None:
@@ -90,11 +90,11 @@ def _merge_equal_processes(processes: list[Process]) -> list[Process]:
         if key in positions:
             equal_processes[positions[key]] += process.members
         else:
-            positions[key] = len(folded)
-            folded.append(process)
+            positions[key] = len(merged_processes)
+            merged_processes.append(process)
     return [
         replace(process, equal=[*process.equal, *equal_processes[position]]) if position in equal_processes else process
-        for position, process in enumerate(folded)
+        for position, process in enumerate(merged_processes)
     ]
 
 

@@ -32,7 +32,7 @@ _EVENT_KINDS = (
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
     ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
-#: If the user's logs show graph breaks, torch 2.9 repeats, as a break, the error at which it gives a frame up.
+#: If the user's logs show graph breaks, torch 2.9 repeats, as a break, the error at which it gives up on a frame.
 _REPETITION = "Graph break: skip: "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
@@ -51,7 +51,7 @@ class BreakEvent:
     order : int
         The number of the record among all records of the run.
     failed : bool
-        Whether the frame was given up at this event.
+        Whether Dynamo gave up on the frame at this event.
     raised : bool
         Whether the error reached the user.
     """
@@ -485,7 +485,7 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
 
 
 def _mark_given_up(frame: FrameLedger) -> None:
-    """Mark a frame as given up if its break leaves no code or resume function; torch < 2.11 does not record it."""
+    """Mark a frame as given up if a break leaves it without code and resume function; torch < 2.11 records nothing."""
     has_result = frame.is_compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True

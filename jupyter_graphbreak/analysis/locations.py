@@ -605,7 +605,7 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 
 
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
-    """Return whether an entry is a resume function of its caller, or the function that its caller, a cell, became."""
+    """Return whether an entry continues its caller: as its resume function, or as the function made from a cell."""
     is_same_function = (
         plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
     )

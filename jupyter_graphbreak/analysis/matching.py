@@ -140,8 +140,8 @@ class ReusableCode:
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
         parts = self._code_of_break(break_)
-        held = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
-        return held and not self._was_traced(parts) and not self._is_not_called(break_)
+        is_held = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
+        return is_held and not self._was_traced(parts) and not self._is_not_called(break_)
 
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""
@@ -324,7 +324,7 @@ def _common_prefix_length(old: list[str], new: list[str]) -> int:
 
 def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest series of pairs, sorted by their first numbers, in which the second numbers rise as well."""
-    ends: list[int] = []  # for each length, the last pair of the series that ends lowest
+    ends: list[int] = []  # for each length, the index of the last pair of the series with the lowest end
     predecessors: list[int] = []
     for index, (_, second) in enumerate(pairs):
         length = bisect_left(ends, second, key=lambda end: pairs[end][1])

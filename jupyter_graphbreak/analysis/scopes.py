@@ -28,7 +28,7 @@ _SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A place in the source that can open a scope: its expression and the last line it covers, as source lines."""
+    """A place in the source that can open a scope: its expression and the last line that the scope covers."""
 
     form: Form
     line: int

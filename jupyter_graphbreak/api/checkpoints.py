@@ -22,7 +22,7 @@ _WRAPPER_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
 _LISTS_OF_NAMES = frozenset({"params", "param_names"})
 #: The attribute of a state dict with the versions of its modules.
 _VERSIONS = "_metadata"
-#: The maximum size of a file's description of its objects, number of its entries, and size of a safetensors header.
+#: The limits of a file: bytes of its pickled objects, number of entries, bytes of a safetensors header.
 _MAX_PICKLED_BYTES = 1 << 28
 _MAX_ENTRIES = 1 << 20
 _MAX_HEADER_BYTES = 100 << 20

@@ -248,7 +248,7 @@ class CompiledCalls:
         return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._leave_call)
 
     def _leave_call(self) -> None:
-        """Leave a planned call."""
+        """Update the state at the end of a substituted call."""
         self._depth -= 1
         self._state.inside = False
 

@@ -20,8 +20,8 @@ from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: How to treat a call: compile the function; run it uncompiled and route its own calls; leave it unchanged, because it
-#: is not the user's tensor code.
+#: How to treat a call. ``compile``: compile the function; ``look inside``: run it uncompiled and route its own calls;
+#: ``leave``: leave it unchanged, because it is not the user's tensor code.
 Role = Literal["compile", "look inside", "leave"]
 
 #: Names used by code that trains, drives a library, changes settings of the process, or inspects the interpreter. A
@@ -172,7 +172,7 @@ def is_transform(call: Any) -> bool:
 
 
 def plain_function(call: Any) -> types.FunctionType | None:
-    """Return the function that a call runs, inside a method, an instance or wrappers."""
+    """Return the function that a method, a partial, a callable instance or a wrapper runs, or a function itself."""
     if is_instance(call, functools.partial):
         return plain_function(call.func)
     function = inspect.unwrap(getattr(call, "__func__", call))

@@ -42,7 +42,7 @@ _NOTE_ON_REPEAT = (
     "A graph of the cell raised an error. The cell then ran again without the compiler, to bind the names that a "
     "plain run binds before the error."
 )
-#: Text in the breaks that involve a tensor or one of PyTorch's functions.
+#: Text that occurs in breaks that involve a tensor or one of PyTorch's functions.
 _TORCH_IN_BREAK = re.compile(r"\bTensor(?:Variable)?\b|\bmodule: torch\b|\btorch\.\* op")
 #: The beginning of the note that suggests moving lines into a function.
 _NOTE_ON_LINES = "Nothing was compiled: the cell computes with tensors outside of any function."

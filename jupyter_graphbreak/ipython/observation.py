@@ -323,7 +323,7 @@ class Observation:
             self._exit_stack.contexts.close()
 
     def undo(self) -> None:
-        """Undo the changes of the observation that are not undone yet."""
+        """Undo the changes of the observation that have not been undone yet."""
         self._exit_stack.contexts.close()
 
     def _note_error(self, error: BaseException | None) -> None:

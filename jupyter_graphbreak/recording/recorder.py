@@ -356,7 +356,7 @@ def _message(error: BaseException) -> str:
         return ", ".join(type(argument).__name__ for argument in error.args)
     try:
         return BaseException.__str__(error) if _needs_user_code(error) else str(error)
-    except Exception:  # noqa: BLE001 - a broken __str__ of a library is no reason to fail
+    except Exception:  # noqa: BLE001 - a broken __str__ of a library must not make this fail
         return f"<{type(error).__name__} whose message cannot be read>"
 
 

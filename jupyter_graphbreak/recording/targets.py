@@ -208,7 +208,7 @@ def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
             if not _is_foreign(value):
                 pending += [(member, depth + 1) for member in _members(value)]
                 pending += [(class_, depth + 1) for class_ in inspect.getmro(type(value)) if not _is_foreign(class_)]
-        elif _is_object(value):
+        elif _is_searched_object(value):
             yield value
             pending += [(class_, depth + 1) for class_ in type(value).__mro__ if not _is_foreign(class_)]
             pending += [(part, depth + 1) for part in _attribute_values(value)]
@@ -241,7 +241,7 @@ def _members(class_: type) -> Iterator[Any]:
         function = function.func if is_instance(function, functools.cached_property) else function
         if inspect.isfunction(function):
             yield inspect.unwrap(function)
-        elif hasattr(type(member), "__get__") and _is_object(member):
+        elif hasattr(type(member), "__get__") and _is_searched_object(member):
             yield member
 
 
@@ -276,7 +276,7 @@ def _globals(function: types.FunctionType) -> dict[str, Any]:
     return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
 
 
-def _is_object(value: Any) -> bool:
+def _is_searched_object(value: Any) -> bool:
     """Return whether to look inside an object: an instance of a user's class or a torch module, but not data."""
     class_ = type(value)
     if class_ in _PLAIN_TYPES or is_instance(value, types.ModuleType):
@@ -289,7 +289,7 @@ def _attribute_values(value: Any) -> Iterator[Any]:
     if not is_instance(attributes, dict) or type(value).__module__.partition(".")[0] in _HOST_PACKAGES:
         return
     for name, part in attributes.items():
-        is_object = _is_object(part) and not is_instance(part, type)
+        is_object = _is_searched_object(part) and not is_instance(part, type)
         is_empty = type(part) in _PLAIN_TYPES and not part
         if is_object or (is_instance(part, _FUNCTIONS_AND_CONTAINERS) and not is_empty and name not in _MODULE_DICTS):
             yield part

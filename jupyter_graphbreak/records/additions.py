@@ -310,7 +310,7 @@ class CudagraphSkipped(Addition, frozen=True, kw_only=True):
 
 
 class AnswerDiffers(Addition, frozen=True, kw_only=True):
-    """The program asks a question such as ``torch.compiler.is_compiling()``, whose answer differs while compiling.
+    """The program calls a function such as ``torch.compiler.is_compiling()``, whose result differs while compiling.
 
     Parameters
     ----------

@@ -129,8 +129,8 @@ def is_library(filename: str) -> bool:
 @functools.lru_cache(maxsize=8)
 def _roots(search_path: tuple[str, ...]) -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    own = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
-    roots = own | {folder for folder in search_path if folder and _contains_packages(folder)}
+    python_folders = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths}
+    roots = python_folders | {folder for folder in search_path if folder and _contains_packages(folder)}
     return tuple(sorted(roots | {os.path.realpath(folder) for folder in roots}))
 
 

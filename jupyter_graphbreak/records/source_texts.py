@@ -91,8 +91,8 @@ def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
 
 def _is_from(cell: CellText, functions: set[str]) -> bool:
     """Return whether functions with the file name of a cell are from this cell."""
-    named = (name for name in functions if not name.startswith("<"))
-    return not cell.shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in named)
+    names = (name for name in functions if not name.startswith("<"))
+    return not cell.shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
 
 
 def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:

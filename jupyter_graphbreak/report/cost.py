@@ -30,8 +30,8 @@ def overlap(one: Spread, other: Spread) -> bool:
     runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ with a probability
     of 95%.
     """
-    reach = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
-    return abs(one.median_us - other.median_us) <= reach
+    uncertainty = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
+    return abs(one.median_us - other.median_us) <= uncertainty
 
 
 def are_apart(one: Spread, other: Spread) -> bool:
@@ -221,8 +221,9 @@ class OpCost(msgspec.Struct, frozen=True):
     compiled: Spread
 
 
-#: A library computes one of the kernels; the second needs the finished reduction; other kernels must run between them;
-#: they loop over different sizes; they use memory in different orders; they run on different devices.
+#: Why two kernels are not fused. ``library``: a library computes one of them; ``reduction``: the second one needs the
+#: finished reduction; ``between``: other kernels must run between them; ``sizes``: they loop over different sizes;
+#: ``order``: they use memory in different orders; ``device``: they run on different devices.
 WhyNotFused = Literal["library", "reduction", "between", "sizes", "order", "device"]
 
 
@@ -274,7 +275,8 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
-#: Compiled at once: the whole model; each block in place; or the whole model, with each block as a nested region.
+#: What is compiled at once. ``whole``: the whole model; ``blocks``: each block in place; ``nested``: the whole model,
+#: with each block as a nested region.
 Way = Literal["whole", "blocks", "nested"]
 
 

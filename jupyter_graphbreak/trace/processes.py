@@ -249,9 +249,11 @@ class _FileReader:
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
         if tally.entries == tally.unreadable:
-            empty = self._file.stat().st_size == 0
+            is_empty = self._file.stat().st_size == 0
             problem = (
-                "the file is empty" if empty else tally.compression_problem or tally.limit or "not a structured trace"
+                "the file is empty"
+                if is_empty
+                else tally.compression_problem or tally.limit or "not a structured trace"
             )
             raise UnreadableTrace(f"{self._file}: {problem}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # there are entries, but none that a report needs

@@ -160,7 +160,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
     if remedies is None:
         return []
     # If nothing was tried, the advice is shown instead: it is too early for a decision.
-    decisions = [] if remedies.untried and guidance(report, break_) else remedies.person
+    decisions = [] if remedies.why_untried and guidance(report, break_) else remedies.person
     person = [_advice_once(decision, number, first_breaks) for decision in decisions]
     why = why_untried(report, remedies)
     untried = (
@@ -171,7 +171,7 @@ def remedies_of_break(report: Report, number: int, break_: Break, first_breaks: 
         else []
     )
     trials = _trial_lines(report, dataclasses.replace(remedies, person=person), number)
-    no_trials = [] if remedies.untried else [f"{INDENT}tried: nothing, no known remedy applies"]
+    no_trials = [] if remedies.why_untried else [f"{INDENT}tried: nothing, no known remedy applies"]
     return [*untried, *trials] or no_trials
 
 
@@ -391,7 +391,7 @@ def _cause_text(break_: Break) -> str:
 def _shows_advice(report: Report, break_: Break) -> bool:
     """Return whether a break needs advice: nothing was tried, or no trial leads to a change or a decision."""
     trials = remedies_for_break(report, break_)
-    return trials is None or bool(trials.untried) or not (trials.person or best_remedy(report, break_))
+    return trials is None or bool(trials.why_untried) or not (trials.person or best_remedy(report, break_))
 
 
 def _advice_lines(report: Report, break_: Break, first_breaks: dict[str, int]) -> list[str]:

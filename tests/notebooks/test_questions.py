@@ -447,7 +447,7 @@ what became of the recompilation profiler? | common_breaks#messages-of-earlier-r
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
-nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | nor is the `self`
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | and so is the `self`
 a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
@@ -468,7 +468,7 @@ Trainer with torch_compile on two GPUs | libraries#transformers | accelerate lau
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
 what is guarded of an object? | recompiles#what-does-dynamo-guard-on | what the code has read
-second call is slow | compile_time#the-second-call-is-slow-too-warm-up | another size or number
+second call is slow | compile_time#the-second-call-is-slow-too-warm-up | a different size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
 what speed-up can I expect? | cost#how-much-faster-will-it-be-on-a-cpu | 163 models
 does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be-on-a-cpu | get_num_threads
@@ -602,6 +602,15 @@ compile workers keep their memory | compile_time#worker-processes | after a minu
 beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
 switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
 training diverges when compiled | cost#is-the-result-right | different seeds
+with the profiler on, tokens per second fall | cost#in-a-profile | take times without it
+compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same, eagerly
+AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
+ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
+slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
+Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be-on-a-cpu | throttled
+No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler | TRITON_LIBCUDA_PATH
+torch.export of RetinaNet | libraries#detectors | 10_000
+does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
 """
 
 

@@ -265,7 +265,7 @@ def _settled_variants(
 
 def _profiles(compiled: Variant, end: float) -> list[list[Range]]:
     """Return profiles of calls, as many as time allows; none if the user's profiler is active."""
-    seeds = SEEDS if compiled.random else 1
+    seeds = SEEDS if compiled.is_random else 1
     profiles: list[list[Range]] = []
     try:
         for number in range(_PROFILED_CALLS + seeds):

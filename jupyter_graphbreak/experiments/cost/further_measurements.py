@@ -56,7 +56,7 @@ class FurtherMeasurement(NamedTuple):
 
 
 def _memory(cost: EntryCost) -> MemoryCost:
-    """Return the memory of a call, which an earlier row has measured."""
+    """Return the memory cost of an entry, which an earlier row has measured."""
     if cost.memory is None:
         raise LookupError
     return cost.memory

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: A graph is examined if it takes this many microseconds, and this share of the time of all graphs.
 _SLOW_US, _SLOW_SHARE = 200.0, 0.2
-#: Kernels are named if one passes this many bytes to the other, and this share of what all pairs pass.
+#: A pair of kernels is reported if it passes this many bytes, and this share of the bytes that all pairs pass.
 _NOTABLE_BYTES, _NOTABLE_SHARE = 1 << 18, 0.1
 #: The maximum number of pairs.
 _MAX_PAIRS = 5
@@ -60,7 +60,7 @@ def unfused_kernels(steady: SteadyState) -> list[UnfusedKernels]:
             continue
         module = timer.modules[number]
         try:
-            pairs = compiled.as_called(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
+            pairs = compiled.run_in_modes(lambda: _unfused_pairs_of_graph(timer.backend, module, graph_inputs))  # noqa: B023 - called here
         except TimeUpError:  # the findings so far count
             break
         kernels_found += notable_kernels(ident, pairs, steady.locate)

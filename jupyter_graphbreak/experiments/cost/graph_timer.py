@@ -104,7 +104,7 @@ class GraphTimer:
         return marked_code(mark)
 
     def time(self, call: Callable[[], Any], *, parts: bool = False) -> CallTime:
-        """Make a call and time it; with ``parts`` record marks in it."""
+        """Make a call and time it; ``parts`` also times the marks inside it, such as the ends of graphs."""
         marks: list[tuple[str, str, Any]] = []
         self._marks = marks if parts else None
         yields_before, waited, process_ns_before = yields(), waited_us(), time.process_time_ns()

@@ -44,23 +44,23 @@ def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | Non
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
     compiled = steady.compiled
-    backward = True
+    has_backward = True
     try:
         kept_memory = _kept_by_calls(compiled, backward=True)
     except RuntimeError:  # the calls share an autograd graph, and the first backward pass frees a part of it
-        backward = False
+        has_backward = False
         kept_memory = _kept_by_calls(compiled, backward=False)
     if kept_memory.nbytes:
         gc.collect()  # garbage of earlier measurements
-        kept_memory = _kept_by_calls(compiled, backward=backward, collects_old_garbage=True)
+        kept_memory = _kept_by_calls(compiled, backward=has_backward, collects_old_garbage=True)
     if not kept_memory.nbytes:
         return None
     growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far count
-        kept_eagerly = _kept_by_calls(steady.eager, backward=backward)
+        kept_eagerly = _kept_by_calls(steady.eager, backward=has_backward)
         line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=kept_eagerly.nbytes, location=line)
-        kept_without_backward = _kept_by_calls(compiled, backward=False) if backward else kept_memory
+        kept_without_backward = _kept_by_calls(compiled, backward=False) if has_backward else kept_memory
         if kept_without_backward.nbytes > kept_memory.nbytes:
             growth = replace(growth, without_backward_bytes=kept_without_backward.nbytes)
     return growth
@@ -151,7 +151,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
 
 
 def common_holder(places: Iterable[str]) -> str | None:
-    """Return the innermost container of most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
+    """Return the innermost container of the most places: ``cache`` for ``cache[3][0]`` and ``cache[4][0]``."""
     holders: Counter[str] = Counter()
     for place in places:
         holders.update({place[: index.start()] for index in _INDEX.finditer(place)} or {place})

@@ -63,7 +63,7 @@ def slow_operations(steady: SteadyState) -> list[OpCost]:
     if max(steady.graph_us.values(), default=0.0) < _SLOW_US:
         return []
     inputs = steady.compiled.graph_inputs()
-    return steady.compiled.as_called(lambda: _slow_operations(steady, inputs))
+    return steady.compiled.run_in_modes(lambda: _slow_operations(steady, inputs))
 
 
 def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:

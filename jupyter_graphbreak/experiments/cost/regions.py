@@ -95,7 +95,7 @@ class _CompilationTrial:
         self._compiled = compiled = steady.compiled
         self._run = steady.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
-        self._is_random = compiled.random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
+        self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
         self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
         self._eager_results = steady.eager.results_and_gradients()
 
@@ -134,9 +134,9 @@ class _CompilationTrial:
         return any(map(_shared_regions, variant.timer.modules))
 
     def _compiled_by_block(self, entry: Entry) -> Variant:
-        own = self._compiled.places_in_subject()
+        subject_places = self._compiled.places_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
-        blocks = frozenset((own[place], method) for place in self._blocks.places)
+        blocks = frozenset((subject_places[place], method) for place in self._blocks.places)
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _with_nested_regions(self, entry: Entry) -> Variant:
@@ -232,8 +232,11 @@ def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
 
 
 def _nested_region(function: Any) -> Any:
-    """Return a function that the compiler compiles once for all modules that are alike."""
-    return torch.compiler.nested_compile_region(_copied(function))  # the mark is an attribute of the function
+    """Return a copy of a method, marked so that the compiler compiles it once for all modules that are alike.
+
+    The function itself would keep the mark, which is an attribute.
+    """
+    return torch.compiler.nested_compile_region(_copied(function))
 
 
 def _copied(function: types.FunctionType) -> types.FunctionType:

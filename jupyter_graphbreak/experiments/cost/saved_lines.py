@@ -87,7 +87,7 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, 
     for number in dict.fromkeys(number for number, _ in saved.tensors):
         require_time()
         module, graph_inputs = timer.modules[number], inputs[number]
-        expected[number] = compiled.as_called(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
+        expected[number] = compiled.run_in_modes(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
     return {
         _SavedPlace(run, number): tensor.stack
         for run, seen in saved.tensors.items()

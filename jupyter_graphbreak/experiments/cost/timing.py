@@ -104,8 +104,8 @@ class CallTime:
     def with_total(self, total_us: float) -> CallTime:
         """Return this call with a shorter total time, and the processor time reduced by the same amount."""
         overhead = self.total_us - total_us
-        worked = max(0.0, self.processor_us - overhead) if self.processor_us is not None else None
-        return CallTime(total_us, self.marks, self.yields, worked)
+        processor_us = max(0.0, self.processor_us - overhead) if self.processor_us is not None else None
+        return CallTime(total_us, self.marks, self.yields, processor_us)
 
 
 def time_in_turn(
@@ -226,8 +226,8 @@ def waited_us() -> float:
 def spread_of(calls: Sequence[CallTime]) -> Spread:
     """Return the spread of the times of calls, with the median processor time."""
     times = spread([call.total_us for call in calls])
-    worked = [call.processor_us for call in calls if call.processor_us is not None]
-    return replace(times, processor_us=round(statistics.median(worked), 2)) if worked else times
+    processor_times = [call.processor_us for call in calls if call.processor_us is not None]
+    return replace(times, processor_us=round(statistics.median(processor_times), 2)) if processor_times else times
 
 
 def spread(times_us: Sequence[float]) -> Spread:

@@ -145,7 +145,7 @@ class Variant:
         self._inner = InnerModules(self.subject, entry.inner, lambda inner: entry.compile(inner, self.timer))
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
-        self.random = False
+        self.is_random = False
         #: The seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
 
@@ -177,7 +177,7 @@ class Variant:
         self._call(0, is_guarded=True)
         self.second_call_s = time.monotonic() - start
         self.subject.detach_changed_memory()
-        self.random = random_state != _random_state()
+        self.is_random = random_state != _random_state()
         self._changes_arguments = _differ(
             (given_arguments.args, given_arguments.kwargs), (self._arguments.args, self._arguments.kwargs)
         )
@@ -193,7 +193,7 @@ class Variant:
 
     def _seeds_per_round(self) -> int:
         """Return the number of seeds in one round."""
-        return (SEEDS if self.second_call_s < _SLOW_S else 1) if self.random else 1
+        return (SEEDS if self.second_call_s < _SLOW_S else 1) if self.is_random else 1
 
     def run(self) -> CallTime:
         """Call the variant with the next random seed, and return the time."""
@@ -206,7 +206,7 @@ class Variant:
     def _timed(self, seed: int, *, parts: bool) -> CallTime:
         """Time a call; a short call is first made untimed, since other code has used the processor's caches."""
         warm_up_calls = _WARM_UP_CALLS if self._is_short else 0
-        if self.random or self._changes_arguments or self._changes_state:
+        if self.is_random or self._changes_arguments or self._changes_state:
             for _ in range(warm_up_calls):
                 self._call(seed)
             warm_up_calls = 0
@@ -232,13 +232,13 @@ class Variant:
         """Call the variant, and return the inputs of each graph, by the graph's number."""
         return self._observed(0, self.timer.graph_inputs_of)
 
-    def as_called(self, observe: Callable[[], _T]) -> _T:
+    def run_in_modes(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""
         with self._ready():
             return observe()
 
     def between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as :meth:`as_called` does; it receives a function that makes a call, or ``None``.
+        """Call a function as :meth:`run_in_modes` does; it receives a function that makes a call, or ``None``.
 
         It receives ``None`` if calls change state.
         """

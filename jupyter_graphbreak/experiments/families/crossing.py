@@ -75,7 +75,7 @@ def _reading_conditions_after(
     moved_nodes = {part for statement in moved for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
-    def reads(part: ast.AST) -> bool:
+    def reads_outside(part: ast.AST) -> bool:
         return isinstance(part, ast.Attribute | ast.Call | ast.Subscript) or (
             isinstance(part, ast.Name) and part.id not in local
         )
@@ -85,13 +85,16 @@ def _reading_conditions_after(
         for node in _branches(function)
         if node not in moved_nodes and _position(node) > start
         for test, result, side in _branch_sides(node)
-        if any(map(reads, _nodes_of_side(side)))
+        if any(map(reads_outside, _nodes_of_side(side)))
     ]
     return _as_conditions(site, reading_tests)
 
 
 def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> tuple[Condition, ...]:
-    """Return the conditions whose sides compute something outside a block, if its context moves around the function."""
+    """Return the conditions whose sides compute something outside a ``with`` block.
+
+    If the whole function runs in the block's context, the context covers these sides as well.
+    """
     nodes_of_block = set(ast.walk(block))
     tests_with_results = [
         (test, result)
@@ -167,8 +170,8 @@ def _conditions_in_function(
     ]
     yield from _as_conditions(site, changing_tests)
     may_not_run = [part for part in passed_nodes if changes(part) and _may_be_skipped(site, function, part)]
-    ran = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
-    yield from (site.condition(part, sides=()) for part in ran if part is not None)
+    expressions = dict.fromkeys(_evaluated_expression(site, part) for part in may_not_run)
+    yield from (site.condition(part, sides=()) for part in expressions if part is not None)
 
 
 def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:

@@ -262,7 +262,7 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _increments_counter(step: ast.AugAssign) -> bool:
-    """Return whether a statement increments a counter of an object, which is not a tensor."""
+    """Return whether a statement adds an integer to an attribute, which is then a counter rather than a tensor."""
     is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
     return is_integer and isinstance(step.target, ast.Attribute)
 

@@ -89,7 +89,7 @@ class Draft:
             node = parent
 
     def enclosing(self, node: ast.AST, kind: type[_Node]) -> _Node | None:
-        """Return the innermost node of a type that contains a node, or the node itself."""
+        """Return a node if it is of the given kind, or else its nearest ancestor of that kind."""
         return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
@@ -175,8 +175,8 @@ class Draft:
         """
         if not self.has_own_lines(statement):
             new_line = "; ".join(lines)
-            one_line = statement.lineno == statement.end_lineno and not any("\n" in line for line in lines)
-            return self.replacement(statement, new_line) if one_line and not isinstance(statement, ast.If) else None
+            is_one_line = statement.lineno == statement.end_lineno and not any("\n" in line for line in lines)
+            return self.replacement(statement, new_line) if is_one_line and not isinstance(statement, ast.If) else None
         indent = self.indent_of(statement) or ""
         all_lines = [*self.comments_in(statement), *lines]
         if self.is_elif(statement) and isinstance(statement, ast.If):
@@ -202,8 +202,8 @@ class Draft:
         if indent is None:
             return None
         first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", []))])
-        at = self._starts[first - 1]
-        return Splice(at, at, "".join(f"{indent}{line}\n" for line in lines))
+        start = self._starts[first - 1]
+        return Splice(start, start, "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
         """Return the splice that inserts lines after a statement; ``None`` if it shares its lines with other code."""
@@ -245,12 +245,12 @@ class Draft:
     def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
         """Return the text with splices; ``None`` if one is ``None``, two overlap, or the result is not Python."""
         text = self.text
-        ends = len(text)
-        for splice in sorted(set(splices), key=lambda node: node or (0, 0, ""), reverse=True):
-            if splice is None or splice.end > ends:
+        limit = len(text)
+        for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):
+            if splice is None or splice.end > limit:
                 return None
             text = text[: splice.start] + self._with_line_ends(splice.new) + text[splice.end :]
-            ends = splice.start
+            limit = splice.start
         return text if text != self.text and parse_python(text) is not None else None
 
     def _with_line_ends(self, new: str) -> str:

@@ -61,9 +61,9 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
     if call is None or site.statement not in function.body or not keeps_result:
         return
     earlier_statements = function.body[: function.body.index(site.statement)]
-    ends = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
+    exit_nodes = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom)
     if is_protected(site.draft, call) or any(
-        isinstance(node_before, ends) for part in earlier_statements for node_before in ast.walk(part)
+        isinstance(node_before, exit_nodes) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
     if dotted(call.func).rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS or "()" in dotted(call.func):

@@ -213,8 +213,8 @@ class _InnerCompilationWriter:
             for node in draft.tree.body:
                 if isinstance(node, FunctionNode) and node.name == call.name and files.get(source) == call.filename:
                     torch = name_of_torch(draft) or "torch"
-                    at = draft.line_start(min([node.lineno, *(part.lineno for part in node.decorator_list)]))
-                    self._add(source, Splice(at, at, f"@{torch}.compile{self._options}\n"))
+                    start = draft.line_start(min([node.lineno, *(part.lineno for part in node.decorator_list)]))
+                    self._add(source, Splice(start, start, f"@{torch}.compile{self._options}\n"))
                     return
         self.is_possible = False
 

@@ -93,8 +93,8 @@ def _ends_without_exit(loop: ast.For | ast.While) -> bool:
     """Return whether a loop ends without a tensor's value, as far as its syntax shows."""
     if isinstance(loop, ast.For):
         return not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) not in {"iter", "count"}
-    compared = isinstance(loop.test, ast.Compare) and len(loop.test.ops) == 1
-    return compared and bool(_counters(loop))
+    is_comparison = isinstance(loop.test, ast.Compare) and len(loop.test.ops) == 1
+    return is_comparison and bool(_counters(loop))
 
 
 def _counters(loop: ast.While) -> set[str]:

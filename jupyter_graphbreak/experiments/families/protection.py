@@ -157,8 +157,10 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
     if isinstance(node, ast.Call):
         name = dotted(node.func)
-        own = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)]
-        return any(not _is_harmless(part) for part in own)
+        called_functions = [
+            part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)
+        ]
+        return any(not _is_harmless(part) for part in called_functions)
     return False
 
 

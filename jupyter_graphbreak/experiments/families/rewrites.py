@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FAMILY = "rewrite"
 
-#: Dynamo turns the number into a tensor without dimensions.
+#: Dynamo turns a number into a zero-dimensional tensor, which takes part in type promotion.
 _DOUBLE_RESULT_ASSUMPTION = "with a tensor of integers, the number makes the compiled result float64"
 
 

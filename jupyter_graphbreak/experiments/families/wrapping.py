@@ -469,7 +469,7 @@ def _signature_end(draft: Draft, function: FunctionNode) -> int:
 
 
 def _forwarded_arguments(arguments: ast.arguments) -> list[str]:
-    given = [node.arg for node in (*arguments.posonlyargs, *arguments.args)]
-    given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    given += [f"{node.arg}={node.arg}" for node in arguments.kwonlyargs]
-    return given + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])
+    texts = [node.arg for node in (*arguments.posonlyargs, *arguments.args)]
+    texts += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    texts += [f"{node.arg}={node.arg}" for node in arguments.kwonlyargs]
+    return texts + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])

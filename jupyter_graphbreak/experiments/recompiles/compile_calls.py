@@ -12,8 +12,8 @@ from jupyter_graphbreak.experiments.families.site import dotted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-#: How certain it is that a call compiles the function: it certainly does, it compiles something with the name of the
-#: function or of the called module, or it compiles something unknown.
+#: How certain it is that a call compiles the function. ``certain``: it does; ``by name``: it compiles something with
+#: the name of the function or of the called module; ``unknown``: it compiles something unknown.
 _Certainty = Literal["certain", "by name", "unknown"]
 #: At most this many assignments are followed to find the value of a name.
 _MAX_ASSIGNMENTS = 3

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
-    from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
+    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial, EntryWithRemedy
     from jupyter_graphbreak.experiments.recompiles.variations import Variations
     from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -60,7 +60,7 @@ class CombinedRemedy:
     """A remedy for breaks that was tried together with the best change for recompiles."""
 
     remedy: Remedy
-    tried: TriedCandidate
+    trial: CandidateTrial
     change: Change
 
 
@@ -69,7 +69,7 @@ class EntryFindings:
     """The remedies found for the recompiles of one entry, and manual steps for some of them."""
 
     recompiles: list[Recompile]
-    tried: list[tuple[TriedCandidate, Change]]
+    trials: list[tuple[CandidateTrial, Change]]
     owner: str = DEFAULT_OWNER
     combined: CombinedRemedy | None = None
     manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
@@ -102,7 +102,7 @@ class EntrySearch:
         #: Whether some calls looked like earlier ones.
         self._is_repeated = is_repeated
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-        self._tried: list[tuple[TriedCandidate, Change]] = []
+        self._finished_trials: list[tuple[CandidateTrial, Change]] = []
         self._owner = DEFAULT_OWNER
         self._trials: CallTrials | None = None
         self._remedies = {remedy.id: remedy for remedy in report.remedies or []}
@@ -142,14 +142,14 @@ class EntrySearch:
         )
         candidates = propose(named_variations, varied, circumstances)
         is_right = self._try_in_turn(candidates, trials, trials.right_compilation_count(named_variations.others), end)
-        works = any(tried.verdict in WORKING for tried, _ in self._tried)
+        works = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
         self._line = self._specializing_line(None if works else trials.specializing)
-        ended = any(tried.ended for tried, _ in self._tried)
-        if self._line is not None and works and not ended and time.monotonic() + trials.seconds < end:
+        ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
+        if self._line is not None and works and not ends_recompiles and time.monotonic() + trials.seconds < end:
             self._rewrite_condition(self._line, trials)
-            ended = any(tried.ended for tried, _ in self._tried)
-        if not ended and not is_right:
-            self._compute_before(varied, trials, end)
+            ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
+        if not ends_recompiles and not is_right:
+            self._try_precomputing(varied, trials, end)
         return self._collected_findings(varied)
 
     def _try_in_turn(
@@ -172,46 +172,46 @@ class EntrySearch:
             tried_keys.add(key)
             if self._is_no_better(candidate) or (is_right and not change.texts):
                 continue
-            if time.monotonic() + trials.seconds / 2 > end and self._tried:
+            if time.monotonic() + trials.seconds / 2 > end and self._finished_trials:
                 break
             self._on_status(candidate.title)
-            tried = self._with_doubts(trials.run(candidate))
-            self._tried.append((tried, change))
-            if tried.verdict == "works" and (tried.ended or tried.compilations <= right_compilations):
+            trial = self._with_doubts(trials.run(candidate))
+            self._finished_trials.append((trial, change))
+            if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= right_compilations):
                 is_right = True
                 if change.texts or not change.codes:
                     break
             if (
-                _REFUSED_LAYOUT.search(tried.reason or "")
+                _REFUSED_LAYOUT.search(trial.reason or "")
                 and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
             ):
                 pending.appendleft(adjusted)
         return is_right
 
-    def _with_doubts(self, tried: TriedCandidate) -> TriedCandidate:
+    def _with_doubts(self, trial: CandidateTrial) -> CandidateTrial:
         """Return the result of a trial, and name items that the change needs and numbers that it leaves as tensors.
 
         Code that no trial runs may read these numbers; the reason names an example.
         """
-        items = [preparation for preparation in tried.candidate.preparations if preparation.needs_an_item]
-        if tried.verdict == "works" and items:
-            reason = f"it assumes that every call has `{expression(items[-1].path, self._owner)}`"
-            tried = dataclasses.replace(tried, verdict="works on what ran", reason=reason)
-        leaving_tensors = [preparation for preparation in tried.candidate.preparations if preparation.leaves_tensors]
-        if tried.verdict not in WORKING or not leaving_tensors:
-            return tried
+        needing_items = [preparation for preparation in trial.candidate.preparations if preparation.needs_an_item]
+        if trial.verdict == "works" and needing_items:
+            reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
+            trial = dataclasses.replace(trial, verdict="works on what ran", reason=reason)
+        leaving_tensors = [preparation for preparation in trial.candidate.preparations if preparation.leaves_tensors]
+        if trial.verdict not in WORKING or not leaving_tensors:
+            return trial
         names = [f"`{expression(preparation.path, self._owner)}`" for preparation in leaving_tensors]
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
-        tried = dataclasses.replace(tried, verdict="works but differs", differences=[*tried.differences, *differences])
-        named_reader = self._texts.reading_line_of(tried.candidate.adjustment.tensors, self._sites(), self._definition)
-        if named_reader is None or tried.reason is not None:
-            return tried
+        trial = dataclasses.replace(trial, verdict="works but differs", differences=[*trial.differences, *differences])
+        named_reader = self._texts.reading_line_of(trial.candidate.adjustment.tensors, self._sites(), self._definition)
+        if named_reader is None or trial.reason is not None:
+            return trial
         name, reader = named_reader
         place = expression(reader.path, self._owner)
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
-        return dataclasses.replace(tried, reason=reason)
+        return dataclasses.replace(trial, reason=reason)
 
-    def _compute_before(self, varied: Variations, trials: CallTrials, end: float) -> None:
+    def _try_precomputing(self, varied: Variations, trials: CallTrials, end: float) -> None:
         """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:
@@ -232,11 +232,11 @@ class EntrySearch:
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
             apply = entry_with_change(entry, program, Change(changed, compiles_itself=True))
-            tried = trials.run(candidate, apply)
-            self._tried.append((tried, Change(changed)))
-            if tried.verdict == "works" and tried.ended:
+            trial = trials.run(candidate, apply)
+            self._finished_trials.append((trial, Change(changed)))
+            if trial.verdict == "works" and trial.ends_recompiles:
                 return
-            if tried.verdict != "another result":  # otherwise the type of the numbers may be the only cause
+            if trial.verdict != "another result":  # otherwise the type of the numbers may be the only cause
                 failed.add(proposal.is_tensor)
 
     def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
@@ -247,7 +247,8 @@ class EntrySearch:
             return
         program = self._program(source)
         best, change = min(
-            (pair for pair in self._tried if pair[0].verdict in WORKING), key=lambda pair: pair[0].compilations
+            (pair for pair in self._finished_trials if pair[0].verdict in WORKING),
+            key=lambda pair: pair[0].compilations,
         )
         for proposal in proposals:
             joined = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
@@ -256,15 +257,15 @@ class EntrySearch:
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
             apply = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
-            tried = self._with_doubts(trials.run(best.candidate, apply))
-            if tried.verdict == "works" and proposal.assumptions:
-                tried = dataclasses.replace(tried, verdict="works on what ran", reason=proposal.assumptions[0])
+            trial = self._with_doubts(trials.run(best.candidate, apply))
+            if trial.verdict == "works" and proposal.assumptions:
+                trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.
-            if tried.verdict not in WORKING or tried.ended:
-                self._tried.append((dataclasses.replace(tried, candidate=candidate), joined))
-            if tried.verdict == "works" and tried.ended:
+            if trial.verdict not in WORKING or trial.ends_recompiles:
+                self._finished_trials.append((dataclasses.replace(trial, candidate=candidate), joined))
+            if trial.verdict == "works" and trial.ends_recompiles:
                 break
 
     def _program(self, source: str) -> Program:
@@ -288,9 +289,9 @@ class EntrySearch:
         self, findings: EntryFindings, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]
     ) -> CombinedRemedy | None:
         """Try the best change together with the remedy that removes most breaks; ``None`` if that does not work."""
-        if self._trials is None or not findings.tried or findings.tried[0][0].verdict not in WORKING:
+        if self._trials is None or not findings.trials or findings.trials[0][0].verdict not in WORKING:
             return None
-        (best, change), *_ = findings.tried
+        (best, change), *_ = findings.trials
         if "hoisting" in best.candidate.families:
             return None
         combinable = [
@@ -305,17 +306,17 @@ class EntrySearch:
         if joined is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
-        tried = self._with_doubts(self._trials.run(best.candidate, apply))
-        if tried.verdict not in WORKING:
+        trial = self._with_doubts(self._trials.run(best.candidate, apply))
+        if trial.verdict not in WORKING:
             return None
-        return CombinedRemedy(remedy, tried.no_better_than(remedy), joined)
+        return CombinedRemedy(remedy, trial.no_better_than(remedy), joined)
 
     def _is_no_better(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker form of a mark that works."""
         return any(
-            tried.verdict in WORKING
-            and candidate.title == tried.candidate.title.replace("as dynamic", "as possibly dynamic")
-            for tried, _ in self._tried
+            trial.verdict in WORKING
+            and candidate.title == trial.candidate.title.replace("as dynamic", "as possibly dynamic")
+            for trial, _ in self._finished_trials
         )
 
     def _specializing_line(self, line_from_error: SpecializingLine | None) -> SpecializingLine | None:
@@ -328,7 +329,7 @@ class EntrySearch:
                 if location is None or not location.code or not self._texts.is_own(location.source):
                     continue
                 if _VALUE_GUARD.search(reason.guard) is not None:
-                    return SpecializingLine(location.source, location.line, location.code.strip())
+                    return SpecializingLine(location.source, location.line, location.code.strip(), frame=recompile.of)
         return None
 
     def _with_source_change(
@@ -391,13 +392,13 @@ class EntrySearch:
 
     def _collected_findings(self, varied: Variations) -> EntryFindings:
         """Return the candidates, the best first, with manual steps if none ends all recompiles."""
-        working = [pair for pair in self._tried if pair[0].verdict in WORKING]
+        working = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.
         best = sorted(
             working,
             key=lambda pair: (
-                not pair[0].ended,
+                not pair[0].ends_recompiles,
                 pair[0].compilations,
                 pair[0].verdict != "works",
                 bool(pair[1].settings),
@@ -405,18 +406,20 @@ class EntrySearch:
             ),
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
-        listed = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        extended = [one for one in listed if any(one[0].candidate.includes(other[0].candidate) for other in listed)]
-        listed = [pair for pair in listed if pair not in extended]
-        failed = [pair for pair in self._tried if pair not in listed and pair not in extended]
-        ended = bool(listed) and listed[0][0].ended
-        steps = [] if ended else manual_steps(varied, self._recompiles, self._line)
-        return EntryFindings(self._recompiles, [*listed, *failed], self._owner, manual_steps=steps)
+        best_trials = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
+        extended = [
+            one for one in best_trials if any(one[0].candidate.includes(other[0].candidate) for other in best_trials)
+        ]
+        best_trials = [pair for pair in best_trials if pair not in extended]
+        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended]
+        ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
+        steps = [] if ends_recompiles else manual_steps(varied, self._recompiles, self._line)
+        return EntryFindings(self._recompiles, [*best_trials, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if none works."""
         varied = find_variations(self._seen)
-        if self._tried:
+        if self._finished_trials:
             return self._collected_findings(varied)
         steps = manual_steps(varied, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
-    from jupyter_graphbreak.experiments.recompiles.trying import EntryWithRemedy, TriedCandidate
+    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial, EntryWithRemedy
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
@@ -108,7 +108,7 @@ def find_recompile_remedies(
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
                     findings = search.run(end)
                     combined = search.try_combined(findings, without_breaks(entry))
-                    is_enough = combined is not None and combined.tried.ended
+                    is_enough = combined is not None and combined.trial.ends_recompiles
                     steps = [] if is_enough else findings.manual_steps
                     findings = dataclasses.replace(findings, combined=combined, manual_steps=steps)
             except TimeUpError:
@@ -181,7 +181,7 @@ class _RecompileRemedyBuilder:
         """Add the findings about the recompiles of one entry."""
         idents = [recompile.id for recompile in findings.recompiles]
         if (combined := findings.combined) is not None:
-            combined_remedy = self._remedy(combined.tried, combined.change, idents)
+            combined_remedy = self._remedy(combined.trial, combined.change, idents)
             self._remedies.append(
                 replace(
                     combined_remedy,
@@ -191,24 +191,24 @@ class _RecompileRemedyBuilder:
                     title=f"{combined.remedy.title}; {combined_remedy.title}",
                 )
             )
-        for number, (tried, change) in enumerate(findings.tried):
-            self._remedies.append(self._remedy(tried, change, idents))
-            if not number and entry is not None and tried.verdict in WORKING:
-                self.working.append((entry, self._remedies[-1].id, tried.candidate, findings.owner))
+        for number, (trial, change) in enumerate(findings.trials):
+            self._remedies.append(self._remedy(trial, change, idents))
+            if not number and entry is not None and trial.verdict in WORKING:
+                self.working.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
         for sentence, recompiles in findings.manual_steps:
-            if findings.tried or sentence != GENERAL_STEP:
+            if findings.trials or sentence != GENERAL_STEP:
                 decision = decision_for_person(self._next_id(), sentence, findings.reason)
                 self._remedies.append(replace(decision, recompiles=recompiles, is_right=findings.is_right))
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"
 
-    def _remedy(self, tried: TriedCandidate, change: Change, recompiles: list[str]) -> Remedy:
-        candidate = tried.candidate
+    def _remedy(self, trial: CandidateTrial, change: Change, recompiles: list[str]) -> Remedy:
+        candidate = trial.candidate
         originals = {source: self._texts.text(source) for source in change.texts}
         paths = {source: self._texts.path(source) for source in change.texts}
         remedy = remedy_of_change(
-            self._next_id(), change, tried, families=candidate.families, title=candidate.title, kind=candidate.kind,
+            self._next_id(), change, trial, families=candidate.families, title=candidate.title, kind=candidate.kind,
             original=originals, paths=paths,
         )  # fmt: skip
         return replace(remedy, recompiles=recompiles)

@@ -157,9 +157,10 @@ def manual_steps(
         named_variations = varied.named_in(reason.guard for reason in recompile.reasons)
         same_function = [other for other in recompiles if other.of == recompile.of]
         graphs = 0 if any(other.limit_hit for other in same_function) else len(same_function) + 1
-        by_sentence.setdefault(manual_step(varied, named_variations, [recompile], line, graphs), []).append(
-            recompile.id
-        )
+        # A guard names a line of its own function; recompiles of other functions have other causes.
+        own_line = line if line is not None and line.frame in {None, recompile.of} else None
+        sentence = manual_step(varied, named_variations, [recompile], own_line, graphs)
+        by_sentence.setdefault(sentence, []).append(recompile.id)
     if len(by_sentence) > 1:
         by_sentence.pop(GENERAL_STEP, None)
     return list(by_sentence.items())

@@ -62,8 +62,8 @@ _MAX_PAIRS = 200
 #: whether they have the dimensions of the given ones.
 _OTHER_KINDS = (
     ("int64 tensors", True, torch.int64, True),
-    ("float16 tensors without dimensions", True, torch.float16, False),
-    ("int32 tensors without dimensions", False, torch.int32, False),
+    ("zero-dimensional float16 tensors", True, torch.float16, False),
+    ("zero-dimensional int32 tensors", False, torch.int32, False),
 )
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
 _MIN_SIZE = 2
@@ -77,22 +77,24 @@ class SpecializingLine(NamedTuple):
     """A line that makes PyTorch compile each value, or each range of values, separately.
 
     ``source`` is the id of the line's source in the report, or PyTorch's name for the file; ``library_file`` is the
-    name of the file if the file belongs to a library.
+    name of the file if the file belongs to a library. ``frame`` is the id of the first frame of the function whose
+    guard names the line, or ``None`` if an error names it.
     """
 
     source: str
     line: int
     code: str
     library_file: str | None = None
+    frame: str | None = None
 
 
 @dataclass(frozen=True)
-class TriedCandidate:
-    """A candidate with the result of its trial.
+class CandidateTrial:
+    """The result of the trial of a candidate.
 
     Parameters
     ----------
-    ended : bool
+    ends_recompiles : bool
         Whether nothing is compiled after the first call, for seen and unseen calls.
     """
 
@@ -101,7 +103,7 @@ class TriedCandidate:
     reason: str | None = None
     differences: list[str] = field(default_factory=list)
     evidence: Evidence | None = None
-    ended: bool = False
+    ends_recompiles: bool = False
     seconds: float = 0.0
 
     @property
@@ -112,7 +114,7 @@ class TriedCandidate:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
-    def no_better_than(self, remedy: Remedy) -> TriedCandidate:
+    def no_better_than(self, remedy: Remedy) -> CandidateTrial:
         """Return this result of a trial together with a remedy, with the worse of both verdicts and all differences."""
         return replace(
             self,
@@ -233,7 +235,7 @@ class CallTrials:
         }
         return len(programs) * self.frames_of_first_call
 
-    def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> TriedCandidate:
+    def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> CandidateTrial:
         """Repeat the calls with a candidate, and give a verdict.
 
         Parameters
@@ -250,15 +252,15 @@ class CallTrials:
                 call_groups += [self._with_edge_numbers, self._with_other_kinds]
             with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
-                tried = self._judge(candidate, replayed, removes_breaks=changed is not None)
-                if tried.verdict == "works":
+                trial = self._judge(candidate, replayed, removes_breaks=changed is not None)
+                if trial.verdict == "works":
                     reason = self._difference_on_new_calls(call_groups, entry, candidate)
-                    tried = replace(tried, verdict="works on what ran", reason=reason) if reason is not None else tried
+                    trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the change makes torch do
             note_if_internal("trying a fix for a recompile", error)
             verdict, reason = _verdict_of_error(error) or ("fails", self._reason_of_error(error))
-            return TriedCandidate(candidate, verdict, reason, seconds=time.perf_counter() - start)
-        return replace(tried, seconds=time.perf_counter() - start)
+            return CandidateTrial(candidate, verdict, reason, seconds=time.perf_counter() - start)
+        return replace(trial, seconds=time.perf_counter() - start)
 
     def _difference_on_new_calls(
         self, further_calls: Sequence[_FurtherCalls], entry: Entry, candidate: RecompileCandidate
@@ -292,35 +294,39 @@ class CallTrials:
                     return f"it {difference.text}{_call_suffix(call)}"
         return None
 
-    def _judge(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> TriedCandidate:
+    def _judge(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> CandidateTrial:
         evidence = self._evidence(replayed)
         diffs: list[Difference] = []
         rows = zip(self.calls, self._expected, replayed.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
             if result.raised is not None and expected.raised is None:
-                return TriedCandidate(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
+                return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
             for difference in differences(expected, result, varying=self._varying_places):
                 if difference.text in known_differences:
                     continue
                 if not difference.is_acceptable:
-                    return TriedCandidate(
+                    return CandidateTrial(
                         candidate, "another result", f"{difference.text}{_call_suffix(call)}", [], evidence
                     )
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
         if (why := self._worse_compilation(replayed, may_have_fewer_frames=removes_breaks)) is not None:
-            return TriedCandidate(candidate, "another break", why, texts, evidence)
+            return CandidateTrial(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
         unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
-        ended = later_compilations == 0
-        if not ended and (after, unseen) >= (before, unseen_before) and not _ends_limit(candidate, after, before):
-            return TriedCandidate(candidate, "break stays", None, texts, evidence)
-        is_partial = unseen > 0 or (not ended and after > before)
+        ends_recompiles = later_compilations == 0
+        if (
+            not ends_recompiles
+            and (after, unseen) >= (before, unseen_before)
+            and not _ends_limit(candidate, after, before)
+        ):
+            return CandidateTrial(candidate, "break stays", None, texts, evidence)
+        is_partial = unseen > 0 or (not ends_recompiles and after > before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
         reason = "each new size or value is compiled again" if unseen else None
-        return TriedCandidate(candidate, verdict, reason, texts, evidence, ended)
+        return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
 
     def _worse_compilation(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
         """Return how the changed function compiles worse than the original; ``None`` if it does not."""
@@ -328,7 +334,7 @@ class CallTrials:
         # Not all breaks are counted as such, but each splits a graph.
         if first.breaks > original.breaks or first.graphs > max(1, original.graphs):
             return "then a graph breaks"
-        given_up, given_up_before = (_calls_given_up(tried.counts) for tried in (replayed, self.original))
+        given_up, given_up_before = (_calls_given_up(calls.counts) for calls in (replayed, self.original))
         call_count = len(self.calls)  # the original gives up when it reaches the limit; a change must not do so earlier
         has_fewer = first.frames < original.frames or first.graphs < original.graphs
         has_none = original.graphs > 0 and not first.graphs
@@ -508,7 +514,7 @@ def calls_with_edge_numbers(
 
 
 def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
-    """Return copies of a call: with different dtypes, and with tensors without dimensions."""
+    """Return copies of a call: with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
     for description, floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)

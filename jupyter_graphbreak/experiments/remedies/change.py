@@ -53,7 +53,7 @@ class Change:
 
     @property
     def inner_places(self) -> frozenset[tuple[str, str]]:
-        """The place of each module to compile inside the function, with the method; empty if the module is called."""
+        """The place of each module to compile, and its method; an empty method stands for calling the module."""
         return frozenset((place, part.method) for part in self.inner_calls for place in part.places)
 
     def __bool__(self) -> bool:
@@ -247,7 +247,7 @@ def library_switches(change: Change) -> list[KnownSwitch]:
 
 @contextlib.contextmanager
 def restored_switches(change: Change) -> Iterator[None]:
-    """Restore the environment and the library state that a change's switches may set when the context ends."""
+    """When the context ends, restore the environment and the library state that a change's switches may set."""
     saved_environment = dict(os.environ)
     owners = [owner for switch in library_switches(change) for owner in _state_owners(switch)]
     attributes = [(owner, dict(vars(owner))) for owner in owners]

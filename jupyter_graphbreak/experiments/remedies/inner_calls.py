@@ -254,7 +254,10 @@ def _compilable_parts(node: CallNode, places: Mapping[int, str], *, is_one_layer
 
 
 def _is_compilable(node: CallNode, place: str | None, *, is_one_layer: bool) -> bool:
-    """Return whether a module has a public place, and is the whole model or more than a single layer of PyTorch."""
+    """Return whether a module can be compiled in place.
+
+    Its path must have no private attribute, and it must be the whole model or more than a single layer of PyTorch.
+    """
     if place is None or any(step.startswith("_") for step in place.split(".")):
         return False
     is_of_torch = node.code is not None and is_foreign_file(node.code.co_filename)

@@ -103,7 +103,7 @@ _MAX_INPUTS = 6
 _MAX_DERIVING_S = 10.0
 #: The maximum size in bytes of the results on edge inputs, and the number of results to keep in any case.
 _MAX_KEPT_BYTES = 1 << 26
-_MIN_EDGES = 3
+_MIN_EDGE_CASES = 3
 #: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.06
 #: The backends that run a graph as it was captured.
@@ -113,19 +113,19 @@ _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERROR_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
 #: differs from the original only when compiled, and the third one to its inputs of other kinds.
-_MAX_EDGES = 5
-_MAX_EDGES_OF_SETTINGS = 10
+_MAX_EDGE_CASES = 5
+_MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses, for which it is compiled as well.
 _MAX_REFUSED = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the one with NaN.
-_KINDS_OF_EDGES = ("size 0", "size", " empty", " with one row")
+_KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
 _NAN_INPUT = "all tensors nan"
 #: Words in conditions about sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
-#: The edge inputs for which a program is compiled: many of them if it differs only when compiled, and then also inputs
-#: with a truth value in place of a number and those of other kinds.
-EdgeChoice = Literal["some", "many", "truth values", "other kinds"]
+#: The edge inputs for which a program is compiled: ``some``, or ``many`` if it differs only when compiled, and then
+#: also inputs with ``truth values`` in place of numbers and tensors of ``other kinds``.
+EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
 #: A condition, and the change of the program to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]
 
@@ -162,7 +162,7 @@ class Original:
         self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
         #: The seconds that the runs on these inputs took.
         self.seconds = time.monotonic() - begun
-        self._edges: list[ReferenceCase] | None = None
+        self._edge_cases: list[ReferenceCase] | None = None
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
 
@@ -170,25 +170,25 @@ class Original:
         """Return the time in which to derive usual inputs, or edge inputs."""
         return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=2 * self._share_s)
 
-    def edges(self) -> list[ReferenceCase]:
+    def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
 
         The first call must happen while no change is applied. The results are kept, so there are fewer inputs if the
         results are large.
         """
-        if self._edges is None:
-            max_edges = max(_MIN_EDGES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
+        if self._edge_cases is None:
+            max_edge_cases = max(_MIN_EDGE_CASES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
             with sandboxed():
-                edges = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
-                self._edges = _accepted_trials(list(itertools.islice(edges, max_edges)))
-        return self._edges
+                edge_cases = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
+                self._edge_cases = _accepted_cases(list(itertools.islice(edge_cases, max_edge_cases)))
+        return self._edge_cases
 
-    def edges_to_compile(self, choice: EdgeChoice) -> list[ReferenceCase]:
+    def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
         """Return edge inputs of different kinds, and some that the original refuses with different errors."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
-        for case in self.edges():
-            kind, raised = _kind_of_edge(case), case.expected.raised
+        for case in self.edge_cases():
+            kind, raised = _kind_of_edge_case(case), case.expected.raised
             if case.input.has_flag is not (choice == "truth values"):
                 continue
             if bool(case.input.other_kind) is not (choice in {"truth values", "other kinds"}):
@@ -197,15 +197,15 @@ class Original:
                 accepted.setdefault(case.input.other_kind or kind, case)
             elif not kind.startswith("size") and not case.input.other_kind:
                 refused.setdefault(kind, case)
-        max_accepted = {"some": _MAX_EDGES, "many": _MAX_EDGES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
+        max_accepted = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
         cases_with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
         return [*[*cases_with_nan, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
-    def misses_edges(self) -> bool:
+    def misses_edge_cases(self) -> bool:
         """Whether there was no time for all edge inputs that every function may get."""
-        return self._reference.misses_edges
+        return self._reference.misses_edge_cases
 
     @property
     def is_repeatable(self) -> bool:
@@ -221,22 +221,22 @@ class Original:
         """Return the inputs of every trial."""
         return self.pool[:_MAX_INPUTS]
 
-    def exclude(self, trial: ReferenceCase) -> None:
+    def exclude(self, case: ReferenceCase) -> None:
         """Exclude a derived input on which compilation alone changes the result."""
-        if trial is not self.pool[0]:
-            self.pool = [other for other in self.pool if other is not trial]
+        if case is not self.pool[0]:
+            self.pool = [other for other in self.pool if other is not case]
 
     def run(
-        self, program: Callable[..., Any], subject: Subject, trial: ReferenceCase, *, gradients: bool = True
+        self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, gradients: bool = True
     ) -> Result:
-        """Call a program with copies of a trial's arguments, which share objects with the state as the originals do."""
+        """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
-        subject.assign(trial.input.state)
-        if trial.input.follows_first_input and self._reference.changed:
-            before = self._reference.preceding_call(trial.input)
+        subject.assign(case.input.state)
+        if case.input.follows_first_input and self._reference.changed:
+            before = self._reference.preceding_call(case.input)
             run(program, subject, subject.with_copies(before), gradients=False)
-        arguments = subject.with_copies(trial.input.arguments)
-        return run(program, subject, arguments, trial.input.seed, gradients=gradients)
+        arguments = subject.with_copies(case.input.arguments)
+        return run(program, subject, arguments, case.input.seed, gradients=gradients)
 
     def choose_inputs(
         self, program: Program, watched: Sequence[WatchedCondition]
@@ -274,10 +274,10 @@ class Original:
             for index, condition in enumerate(conditions)
             for side in condition.sides or (None,)
         }
-        for pool in (self.pool, self.edges):
+        for pool in (self.pool, self.edge_cases):
             if not missing_sides:
                 break
-            trials = pool() if callable(pool) else pool
+            cases = pool() if callable(pool) else pool
             needed: set[int] = set()
             for group, (change, conditions) in enumerate(groups):
                 if not any(known == group for known, _, _ in missing_sides):
@@ -285,16 +285,16 @@ class Original:
                 texts = {**program.texts, **change.texts}
                 about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
                 with self._recording_sides(program, change, conditions) as sides_taken:
-                    for number, trial in enumerate(trials):
+                    for number, case in enumerate(cases):
                         if not any(known == group for known, _, _ in missing_sides):
                             break
-                        has_values = _empty_tensors(trial.input.arguments) <= _empty_tensors(self.entry.arguments)
-                        taken = sides_taken(trial)
+                        has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
+                        taken = sides_taken(case)
                         sides = {(group, index, side) for index, side in taken if has_values or about_sizes[index]}
                         needed |= {number} if sides & missing_sides else set()
                         missing_sides -= sides
-            additional = (trials[number] for number in sorted(needed))
-            chosen_inputs += [trial for trial in additional if not any(trial is other for other in chosen_inputs)]
+            additional = (cases[number] for number in sorted(needed))
+            chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
         if missing_sides:
             return chosen_inputs, False
         return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched) else None
@@ -334,19 +334,19 @@ class Original:
             scopes = [scope] if scope is not None else []
             needs_gradients: list[bool] = []
 
-            def sides_in_run(trial: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
+            def sides_in_run(case: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
                 sides.clear()
                 with contextlib.suppress(LineLimitError), line_limit():
-                    self.run(subject.call, subject, trial, gradients=gradients)
+                    self.run(subject.call, subject, case, gradients=gradients)
                 return {(numbers[index], side) for index, taken in sides.items() for side in taken}
 
-            def sides_taken(trial: ReferenceCase) -> set[tuple[int, bool | None]]:
+            def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_gradients:  # a condition may be part of a backward pass
-                    without = sides_in_run(trial, gradients=False)
-                    taken = sides_in_run(trial, gradients=True)
+                    without = sides_in_run(case, gradients=False)
+                    taken = sides_in_run(case, gradients=True)
                     needs_gradients.append(taken != without)
                     return taken
-                return sides_in_run(trial, gradients=needs_gradients[0])
+                return sides_in_run(case, gradients=needs_gradients[0])
 
             with (
                 changed_functions(program, instrumented, subject.functions()) as application,
@@ -367,7 +367,7 @@ def _empty_tensors(arguments: Arguments) -> int:
     return sum(tensor.numel() == 0 for _, tensor in named_tensors((arguments.args, arguments.kwargs), ""))
 
 
-def _accepted_trials(trials: list[ReferenceCase]) -> list[ReferenceCase]:
+def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
@@ -376,19 +376,19 @@ def _accepted_trials(trials: list[ReferenceCase]) -> list[ReferenceCase]:
     If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
     refused = {
-        trial.input.other_kind
-        for trial in trials
-        if trial.input.other_kind
-        and trial.expected.raised is not None
-        and not trial.input.is_always_accepted
-        and not _depends_on_values(trial.input, trial.expected.raised)
+        case.input.other_kind
+        for case in cases
+        if case.input.other_kind
+        and case.expected.raised is not None
+        and not case.input.is_always_accepted
+        and not _depends_on_values(case.input, case.expected.raised)
     }
-    return [trial for trial in trials if trial.input.other_kind not in refused or _refuses_a_size_itself(trial)]
+    return [case for case in cases if case.input.other_kind not in refused or _refuses_a_size_itself(case)]
 
 
-def _refuses_a_size_itself(trial: ReferenceCase) -> bool:
-    raised = trial.expected.raised
-    return trial.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
+def _refuses_a_size_itself(case: ReferenceCase) -> bool:
+    raised = case.expected.raised
+    return case.input.has_other_size and raised is not None and not is_raised_by_operation(raised)
 
 
 def _depends_on_values(input_: Input, error: Exception) -> bool:
@@ -417,10 +417,10 @@ def _values(arguments: Arguments) -> list[Any]:
     return [*arguments.args, *arguments.kwargs.values()]
 
 
-def _kind_of_edge(case: ReferenceCase) -> str:
+def _kind_of_edge_case(case: ReferenceCase) -> str:
     """Return the kind of an edge input: a size, values or a number."""
     description = case.input.example.what
-    for kind in _KINDS_OF_EDGES:
+    for kind in _KINDS_OF_EDGE_CASES:
         if description.startswith(kind) or description.endswith(kind):
             return kind
     return description.partition(" =")[0]

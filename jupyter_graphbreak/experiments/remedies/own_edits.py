@@ -158,11 +158,11 @@ def require_literal(original: Mapping[str, str], change: Change) -> None:
     diff = patch_of(original, change, {source: f"{source}.py" for source in change.texts})
     by_path = {patched_file.path: patched_file for patched_file in PatchSet(diff)} if diff is not None else {}
     for source, text in change.texts.items():
-        by_edits = apply_edits(original[source], [edit for edit in edits if edit.source == source])
-        by_patch = text
+        text_by_edits = apply_edits(original[source], [edit for edit in edits if edit.source == source])
+        text_by_patch = text
         if f"{source}.py" in by_path and "\r" not in original[source]:
-            by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
-        if by_edits != text or by_patch != text:
+            text_by_patch = apply_hunks(original[source], f"{source}.py", by_path[f"{source}.py"])
+        if text_by_edits != text or text_by_patch != text:
             raise CannotApplyError("its edits of whole lines do not produce the text that was tried")
 
 

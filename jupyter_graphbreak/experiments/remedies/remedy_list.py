@@ -61,9 +61,9 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
 
 def _own_call(report: Report, break_: Break) -> Location | None:
     """Return the call in the reader's own compiled code that leads to a break in a library, if there is one."""
-    own = {source.id for source in report.sources if source.kind != "library"}
+    user_sources = {source.id for source in report.sources if source.kind != "library"}
     compiled = {(frame.location.source, frame.function) for frame in report.frames if frame.location is not None}
-    last = next((place for place in reversed(break_.stack) if place.source in own), None)
+    last = next((place for place in reversed(break_.stack) if place.source in user_sources), None)
     return last if last is not None and last.code and (last.source, last.function) in compiled else None
 
 
@@ -116,13 +116,13 @@ def with_remedies(
     reasons : sequence of str
         Sentences that say why entries were left out.
     """
-    ids = {filename: source for source, filename in files.items()}
+    source_ids = {filename: source for source, filename in files.items()}
     remedies: list[Remedy] = []
     sources: list[Source] = []
     by_search: list[dict[str, Candidate]] = []
     parts: list[Remedy] = []
     for search in searches:
-        builder = _BreakRemedyBuilder(report, ids, search)
+        builder = _BreakRemedyBuilder(report, source_ids, search)
         by_search.append(builder.candidates(len(remedies)))
         remedies += [builder.remedy(ident, candidate) for ident, candidate in by_search[-1].items()]
         sources += builder.new_sources
@@ -156,27 +156,29 @@ def with_remedies(
 
 
 class _BreakRemedyBuilder:
-    def __init__(self, report: Report, ids: dict[str, str], search: Search) -> None:
+    def __init__(self, report: Report, source_ids: dict[str, str], search: Search) -> None:
         self._search = search
         self._original = search.runner.original
-        self._report, self._ids = report, ids
+        self._report, self._source_ids = report, source_ids
         self._breaks = {run_id: report_id for report_id, run_id in same_breaks(report, self._original.report).items()}
         self.new_sources: list[Source] = []
         self._sources: dict[str, str] = {}
         for source in self._original.report.sources:
             filename = self._original.files[source.id]
-            if filename not in ids:  # a source that the run did not use
-                ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
-                self.new_sources.append(replace(source, id=ids[filename]))
-            self._sources[source.id] = ids[filename]
+            if filename not in source_ids:  # a source that the run did not use
+                source_ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
+                self.new_sources.append(replace(source, id=source_ids[filename]))
+            self._sources[source.id] = source_ids[filename]
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
         changed_sources = {source for candidate in search.candidates for source in candidate.result.change.texts}
         for ident, (filename, cell) in search.runner.other_cells.items():
             if ident in changed_sources:
-                if filename not in ids:
-                    ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
-                    self.new_sources.append(Source(ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)]))
-                self._sources[ident], self._paths[ident] = ids[filename], cell.name
+                if filename not in source_ids:
+                    source_ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
+                    self.new_sources.append(
+                        Source(source_ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)])
+                    )
+                self._sources[ident], self._paths[ident] = source_ids[filename], cell.name
 
     def candidates(self, count: int) -> dict[str, Candidate]:
         """Return the candidates for breaks of the report, by new ids; the first follows ``count`` earlier ones."""
@@ -223,7 +225,9 @@ class _BreakRemedyBuilder:
         parts, frame = candidate.result.change.inner_calls, self._search.runner.entry.frame
         if not parts or frame is None:
             return
-        functions_inside = {(self._ids.get(filename), name) for part in parts for filename, name in part.functions}
+        functions_inside = {
+            (self._source_ids.get(filename), name) for part in parts for filename, name in part.functions
+        }
         frames_of_entry, known_breaks = _frames_within(self._report, frame), set(self._breaks.values())
         for break_ in self._report.breaks:
             locations = (location for location in (break_.location, *break_.stack) if location is not None)
@@ -323,8 +327,10 @@ def _manual_steps(
 
     for break_ in report.breaks:
         if break_.id not in fixed_breaks:
-            tried = [remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks]
-            failed = [remedy.title for remedy in tried]
+            tried_remedies = [
+                remedy for remedy in remedies if remedy.verdict != "not tried" and break_.id in remedy.breaks
+            ]
+            failed = [remedy.title for remedy in tried_remedies]
             reason = None if failed else NO_TIME_AT_ALL if ran_out_of_time else next(iter(reasons), None)
             reason = INTERRUPTED if INTERRUPTED in reasons else reason
             # As long as changes are left to try, no decision is due.

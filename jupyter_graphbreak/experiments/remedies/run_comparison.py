@@ -151,11 +151,11 @@ def _code(break_: Break) -> str | None:
 
 
 def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[FileLine]:
-    at = break_.location
-    if at is None:
+    location = break_.location
+    if location is None:
         return frozenset()
-    name = files.get(at.source, at.source)
-    return frozenset((name, line) for line in range(at.line, max(at.end_line, at.line) + 1))
+    name = files.get(location.source, location.source)
+    return frozenset((name, line) for line in range(location.line, max(location.end_line, location.line) + 1))
 
 
 def _line_map(old: str, new: str) -> dict[int, set[int]]:
@@ -245,13 +245,13 @@ def break_summary(graph_break: Break, runs: Sequence[RunBreaks]) -> str:
 
 
 def is_refusal_by_operation(difference: Difference, case: ReferenceCase) -> bool:
-    """Return whether both programs refuse an input, the original because an operation of PyTorch refuses it."""
+    """Return whether both programs raise for an input, and the original does so in an operation of PyTorch."""
     raised = case.expected.raised
     return difference.kind == "different error" and raised is not None and is_raised_by_operation(raised)
 
 
 def is_refused(case: ReferenceCase) -> bool:
-    """Return whether the original refuses an input."""
+    """Return whether the original raises for an input."""
     return case.expected.raised is not None
 
 

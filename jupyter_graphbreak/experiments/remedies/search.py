@@ -104,8 +104,8 @@ _SHARE_OF_COMBINING = 0.8
 #: before the single breaks if there are many.
 _SHARE_OF_PART_FIRST = 0.4
 _SHARE_OF_PART_IF_MANY = 0.6
-#: The minimum number of breaks with settings or switches for which all of them are applied at once.
-_MIN_AT_ONCE = 2
+#: All settings and switches are applied at once if at least this many breaks have one.
+_MIN_BREAKS_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
 _OWN_EDIT_S = 60.0
@@ -195,28 +195,28 @@ class Search:
         self._phase_end = start_s + _SHARE_AT_ONCE * total_s
         settings_candidate = self._apply_all_settings(except_for=best_candidates.keys())
         self._phase_end = start_s + _SHARE_OF_SINGLE * total_s
-        by_break = (
+        settings_by_break = (
             dict.fromkeys(settings_candidate.breaks, settings_candidate) if settings_candidate is not None else {}
         )
         # A result that differs, or needs an edit as well, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
-            best_candidates = by_break | best_candidates
+            best_candidates = settings_by_break | best_candidates
         if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
             is_inside_tried = True
-            start_of_combining = time.monotonic()
-            self._compile_inside(start_of_combining + _SHARE_OF_PART_IF_MANY * (self.deadline - start_of_combining))
+            now_s = time.monotonic()
+            self._compile_inside(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
         if settings_candidate is not None and all(
             ident in best_candidates
             and RANK[best_candidates[ident].result.verdict] <= RANK[settings_candidate.result.verdict]
-            for ident in by_break
+            for ident in settings_by_break
         ):
             self.candidates = [
                 candidate
                 for candidate in self.candidates
                 if candidate is not settings_candidate or _is_sufficient(settings_candidate)
             ]
-        best_candidates = by_break | best_candidates
+        best_candidates = settings_by_break | best_candidates
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
         self._combine(
             [
@@ -232,9 +232,11 @@ class Search:
 
     def _best_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
-        ends = self._breaks_to_keep_outside()
+        outside_breaks = self._breaks_to_keep_outside()
         working = [
-            candidate for candidate in self.candidates if candidate.works and not ends.isdisjoint(candidate.breaks)
+            candidate
+            for candidate in self.candidates
+            if candidate.works and not outside_breaks.isdisjoint(candidate.breaks)
         ]
         return {ident: candidate for candidate in working for ident in candidate.breaks}
 
@@ -355,7 +357,7 @@ class Search:
                 goals += [break_.id] if without_edits else []
                 steps += [proposal for proposal in without_edits if proposal not in steps]
                 is_risk_needed |= bool(without_edits) and not _without_risky_settings(without_edits)
-        if len(goals) < _MIN_AT_ONCE:
+        if len(goals) < _MIN_BREAKS_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
         without_switches = [step for step in steps if step.family != _SWITCH_FAMILY]

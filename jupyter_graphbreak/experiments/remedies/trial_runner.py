@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
-    from jupyter_graphbreak.experiments.remedies.original import EdgeChoice, WatchedCondition
+    from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, WatchedCondition
     from jupyter_graphbreak.experiments.remedies.run_comparison import BreakComparison
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -135,7 +135,7 @@ _PATIENCE_S = 20.0
 _CONTROL_FLOW_CALL = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
-_SHARE_OF_EDGES = 0.15
+_SHARE_OF_EDGE_CASES = 0.15
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
@@ -143,7 +143,7 @@ _SHARE_OF_BACKEND = 0.4
 _CHEAPEST_BACKEND = "eager"
 _SIDE_NEVER_RAN = "one side of a condition never ran"
 _CODE_NEVER_RAN = "code that may change what the moved code reads never ran"
-_NO_TIME_AT_EDGES = "there was no time to try unusual sizes and values"
+_NO_TIME_FOR_EDGE_CASES = "there was no time to try unusual sizes and values"
 _NO_TIME_FOR_ALL = "there was no time to try all inputs"
 
 #: Whether a program may work, given its run on some inputs: otherwise it does not run on the others.
@@ -210,7 +210,7 @@ class TrialRunner:
         #: The compiled run of the unchanged program.
         self.original, self._original_seconds = self._run_original(usual_inputs)
         #: The compiled run of the original on each choice of edge inputs.
-        self._original_at_edges: dict[EdgeChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
+        self._original_on_edge_cases: dict[EdgeCaseChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
         #: Other cells that may compile the entry, by their own ids.
         self.other_cells = {
@@ -313,7 +313,7 @@ class TrialRunner:
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first_case, both_sides=None, at_edges=False)
+            result = self._trial(candidate, goals, first_case, both_sides=None, on_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
@@ -368,7 +368,7 @@ class TrialRunner:
         *,
         both_sides: bool | None,
         reason_if_unproven: str = _SIDE_NEVER_RAN,
-        at_edges: bool = True,
+        on_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -390,12 +390,14 @@ class TrialRunner:
             removed = self._compare_breaks(candidate.change, run).removed
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
-            if verdict in WORKING and at_edges:
+            if verdict in WORKING and on_edge_cases:
                 try:
-                    verdict, reason, removed, diffs, edge_count = self._compare_at_edges(candidate, run, removed, diffs)
-                    inputs += edge_count
+                    verdict, reason, removed, diffs, edge_case_count = self._compare_on_edge_cases(
+                        candidate, run, removed, diffs
+                    )
+                    inputs += edge_case_count
                 except TimeUpError:  # what is known is worth more than no verdict
-                    verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_AT_EDGES
+                    verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
         if verdict == "works" and both_sides is False:
@@ -417,7 +419,7 @@ class TrialRunner:
             time.perf_counter() - start,
         )
 
-    def _compare_at_edges(
+    def _compare_on_edge_cases(
         self, candidate: _RunnableChange, run: CompiledRun, removed: frozenset[str], diffs: list[Difference]
     ) -> tuple[RemedyVerdict, str | None, frozenset[str], list[Difference], int]:
         """Compare a program that works on usual inputs with the original on edge inputs, uncompiled and compiled.
@@ -432,8 +434,8 @@ class TrialRunner:
         except LineLimitError:
             return "fails", "runs too long on some inputs", removed, diffs, 0
         ran_uncompiled = findings.inputs
-        choice: EdgeChoice = "many" if candidate.differs_when_compiled else "some"
-        original = self._compiled_edges(choice) if findings.disqualifying_difference is None else None
+        choice: EdgeCaseChoice = "many" if candidate.differs_when_compiled else "some"
+        original = self._compiled_edge_cases(choice) if findings.disqualifying_difference is None else None
         if original is not None:
             edge_run, cases = candidate.run_compiled(original[1], lambda _: True), original[1]
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
@@ -461,13 +463,13 @@ class TrialRunner:
         if candidate.differs_when_compiled and findings.noted_difference is None:
             findings = self._compare_compiled_other_kinds(candidate, removed, findings)
         diffs, inputs = findings.diffs, findings.inputs
-        edges, note = self._uncompiled_original.edges(), findings.noted_difference
-        has_tried_edges = candidate.is_same_uncompiled or ran_uncompiled == len(edges)
-        has_tried_edges = has_tried_edges and not self._uncompiled_original.misses_edges
+        edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
+        has_tried_edge_cases = candidate.is_same_uncompiled or ran_uncompiled == len(edge_cases)
+        has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
         if candidate.differs_when_compiled and original is None:
-            has_tried_edges = has_tried_edges and not self._uncompiled_original.edges_to_compile(choice)
-        if note is None and edges and not has_tried_edges:
-            note = _NO_TIME_AT_EDGES
+            has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
+        if note is None and edge_cases and not has_tried_edge_cases:
+            note = _NO_TIME_FOR_EDGE_CASES
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
         return ("works but differs" if diffs else verdict), note, removed, diffs, inputs
 
@@ -475,9 +477,9 @@ class TrialRunner:
         self, candidate: _RunnableChange, removed: frozenset[str], findings: EdgeFindings
     ) -> EdgeFindings:
         """Note the differences, on inputs of other kinds, of a program that differs only when compiled."""
-        choices: tuple[EdgeChoice, ...] = ("truth values", "other kinds")
+        choices: tuple[EdgeCaseChoice, ...] = ("truth values", "other kinds")
         for choice in choices:
-            original = self._compiled_edges(choice)
+            original = self._compiled_edge_cases(choice)
             if original is None or findings.noted_difference is not None:
                 continue
             original_run, cases = original
@@ -487,7 +489,7 @@ class TrialRunner:
             if findings.noted_difference is None and not self._removes_breaks(
                 candidate, removed, original_run, changed_run
             ):
-                # PyTorch runs different code for different dimensions: it reads a mask without dimensions as a number.
+                # PyTorch runs different code for different dimensions: it reads a zero-dimensional mask as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
                 breaking_case = next(
                     (case for case in same_rank if self._still_breaks_with(candidate, removed, original_run, case)),
@@ -523,10 +525,10 @@ class TrialRunner:
         """Yield each edge input, and how the uncompiled changed program differs there."""
         if candidate.is_same_uncompiled:
             return
-        edges = self._uncompiled_original.edges()
+        edge_cases = self._uncompiled_original.edge_cases()
         patience = Patience(_PATIENCE_S)
         with candidate.open_uncompiled() as (call, subject):
-            for case in edges:
+            for case in edge_cases:
                 if patience.is_over:
                     return
                 # PyTorch compiles the bodies of its control flow operators, which runs many lines.
@@ -539,14 +541,14 @@ class TrialRunner:
                     ),
                 )
 
-    def _compiled_edges(self, choice: EdgeChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
+    def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        has_time = self._original_seconds <= _SHARE_OF_EDGES * seconds_left()
-        if choice not in self._original_at_edges and has_time:
-            cases = self._uncompiled_original.edges_to_compile(choice)
+        has_time = self._original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
+        if choice not in self._original_on_edge_cases and has_time:
+            cases = self._uncompiled_original.edge_cases_to_compile(choice)
             if cases:
-                self._original_at_edges[choice] = self._run_compiled(Change(), cases, lambda _: True), cases
-        return self._original_at_edges.get(choice)
+                self._original_on_edge_cases[choice] = self._run_compiled(Change(), cases, lambda _: True), cases
+        return self._original_on_edge_cases.get(choice)
 
     def _changed_texts(self, change: Change) -> dict[str, tuple[str, str]]:
         return {self.program.files[name]: (self.program.texts[name], text) for name, text in change.texts.items()}
@@ -670,8 +672,8 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        raised = results[0].raised is not None and cases[0].expected.raised is None
-        if len(cases) == 1 or raised or not is_promising(first_run):
+        raises_anew = results[0].raised is not None and cases[0].expected.raised is None
+        if len(cases) == 1 or raises_anew or not is_promising(first_run):
             return first_run
         accepted = [case for case in cases[1:] if case.expected.raised is None]
         later_report, later_files, more_results = run_compiled(accepted, first_run)
@@ -690,5 +692,5 @@ class TrialRunner:
 
 
 def _accepted_first(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Move the inputs that the function refuses to the end."""
+    """Move the inputs for which the function raises to the end."""
     return sorted(cases, key=lambda case: case.expected.raised is not None)

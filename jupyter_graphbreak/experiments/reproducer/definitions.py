@@ -82,7 +82,7 @@ def _text_of_class(class_: type) -> str:
 
 def _has_members(class_: type, node: ast.ClassDef) -> bool:
     """Return whether a class has the methods and the annotated and assigned names of a definition."""
-    has = {*vars(class_), *inspect.get_annotations(class_), *getattr(class_, "__slots__", ())}
+    members = {*vars(class_), *inspect.get_annotations(class_), *getattr(class_, "__slots__", ())}
     names: set[str] = set()
     for part in node.body:
         match part:
@@ -91,7 +91,7 @@ def _has_members(class_: type, node: ast.ClassDef) -> bool:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 names.add(name)
     private = f"_{class_.__name__.lstrip('_')}__"
-    return all(name in has or f"{private}{name.lstrip('_')}" in has for name in names)
+    return all(name in members or f"{private}{name.lstrip('_')}" in members for name in names)
 
 
 @without_warnings()

@@ -80,8 +80,8 @@ def state_of(value: Any) -> list[tuple[str, Any]]:
 
 def _slots(class_: type) -> list[str]:
     """Return the attributes of a class that are slots."""
-    given = vars(class_).get("__slots__", ())
-    names = [given] if isinstance(given, str) else list(given)
+    slots = vars(class_).get("__slots__", ())
+    names = [slots] if isinstance(slots, str) else list(slots)
     return [name for name in names if not name.startswith("__")]
 
 
@@ -107,7 +107,7 @@ def cell_content(cell: Any) -> Any:
 
 
 def function_of_user(function: types.FunctionType) -> types.FunctionType | None:
-    """Return the user's function inside a function, which a package may have wrapped; ``None`` if there is none."""
+    """Return the user's function: the function itself, or the one inside a wrapper; ``None`` if there is none."""
     if is_written_by_user(function):
         wrapped_function = inspect.unwrap(function)
         return (

@@ -176,7 +176,7 @@ class _EffectBlocker:
     def __init__(self) -> None:
         self.effect: ObservedEffect | None = None
 
-    def notice(self, effect: ObservedEffect, _: FrameType) -> None:
+    def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
         from jupyter_graphbreak.experiments.trial.side_effects import HOSTNAME, EffectRefusedError
 
         if effect.kind == "state" and effect.what != HOSTNAME:
@@ -184,7 +184,7 @@ class _EffectBlocker:
         self.effect = self.effect or effect
         raise EffectRefusedError(effect)
 
-    def notice_state(self, what: str, place: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, what: str, place: StackEntry | None, _: FrameType) -> None:
         """Allow changes of state that end with the process."""
 
 
@@ -201,7 +201,7 @@ def serve() -> None:
     with unprofiled_guards():
         for line in sys.stdin:
             script, seconds = json.loads(line)
-            answers.write(json.dumps(_answer(script, seconds)) + "\n")
+            answers.write(json.dumps(_run_in_fork(script, seconds)) + "\n")
             answers.flush()
 
 
@@ -222,7 +222,7 @@ def _silenced_output() -> int:
     return output
 
 
-def _answer(script: str, seconds: float) -> dict[str, str]:
+def _run_in_fork(script: str, seconds: float) -> dict[str, str]:
     """Run a script in a fork; return its report, or the reason why there is none."""
     _load_packages(script)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:

@@ -24,7 +24,7 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
     shows : callable
         Runs a script, and returns whether it reproduces the finding.
     """
-    tried = {ast.unparse(tree)}
+    tried_texts = {ast.unparse(tree)}
     step_count = 0
     progress = True
     while progress:
@@ -39,7 +39,7 @@ def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable
         ):
             number = 0
             while True:
-                smaller_tree, number = _next_smaller(tree, changes, number, tried, shows, is_time_up)
+                smaller_tree, number = _next_smaller(tree, changes, number, tried_texts, shows, is_time_up)
                 if smaller_tree is None:
                     break
                 tree, step_count, progress = smaller_tree, step_count + 1, True
@@ -52,7 +52,7 @@ def _next_smaller(
     tree: ast.Module,
     changes: Callable[[ast.Module], Iterator[ast.Module]],
     first_number: int,
-    tried: set[str],
+    tried_texts: set[str],
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
@@ -68,9 +68,9 @@ def _next_smaller(
             compile(text, "<reduced>", "exec")
         except (SyntaxError, ValueError, RecursionError):
             continue
-        if text in tried or _uses_undefined_names(changed_tree):
+        if text in tried_texts or _uses_undefined_names(changed_tree):
             continue
-        tried.add(text)
+        tried_texts.add(text)
         if shows(text):
             return changed_tree, number
     return None, number + 1

@@ -429,7 +429,7 @@ class Writer:
         )
 
     def _container_call(self, class_: type, *arguments: ast.expr) -> ast.expr | None:
-        """Return the constructor's call for a container; ``None`` if its class has its own constructor."""
+        """Return the constructor call for a container; ``None`` if a user's class defines a constructor."""
         constructors = [inspect.getattr_static(base, "__init__") for base in (class_, class_.__mro__[-2])]
         is_plain = constructors[0] is constructors[1] and not hasattr(class_, "__post_init__")
         if class_.__module__ not in {"builtins", "collections"} and class_ is not torch.Size and not is_plain:
@@ -527,7 +527,7 @@ class Writer:
         return self._object(module, depth)
 
     def _optimizer(self, optimizer: torch.optim.Optimizer, depth: int) -> ast.expr:
-        """Return the constructor's call for an optimizer; its state is that before the first step."""
+        """Return the constructor call for an optimizer; a new optimizer has the state from before its first step."""
         class_ = type(optimizer)
         groups = optimizer.param_groups
         keywords: list[ast.keyword] = []
@@ -566,7 +566,7 @@ class Writer:
         return self.bind(parameter, "parameter")
 
     def _constructor_call(self, value: Any, depth: int) -> ast.expr | None:
-        """Return the constructor's call for an object whose attributes have the names of the parameters."""
+        """Return the constructor call for an object whose attributes have the names of the parameters."""
         parameters = parameters_of(type(value))
         if parameters is None:
             return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Descriptors:
-    """The descriptors that the present trial has made and not closed yet."""
+    """The file descriptors that the present trial has created and not yet closed."""
 
     def __init__(self) -> None:
         self._usable: set[int] = set()

@@ -30,7 +30,7 @@ from jupyter_graphbreak.experiments.trial.inputs import (
     OF_ANOTHER_SIZE,
     TRANSPOSED,
     WITH_DIMENSION,
-    WITHOUT_DIMENSIONS,
+    ZERO_DIMENSIONAL,
     Input,
     describe,
 )
@@ -480,7 +480,7 @@ def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
         if present_dtypes:  # a number that becomes a tensor, as in `torch.where`, promotes them
             small_dtype = torch.float16 if is_floating else torch.int32
-            description = f"{str(small_dtype).removeprefix('torch.')} {WITHOUT_DIMENSIONS}"
+            description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
 
 

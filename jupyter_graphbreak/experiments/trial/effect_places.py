@@ -83,8 +83,8 @@ def locator(ids: Mapping[str, str | None], find_cell: FindCell) -> Locate:
 
 
 def _new_id(sources: list[Source]) -> str:
-    taken = {source.id for source in sources}
-    return next(ident for number in range(1, len(taken) + 2) if (ident := f"s{number}") not in taken)
+    taken_ids = {source.id for source in sources}
+    return next(ident for number in range(1, len(taken_ids) + 2) if (ident := f"s{number}") not in taken_ids)
 
 
 def _new_source(ident: str, filename: str, find_cell: FindCell) -> Source:

@@ -47,14 +47,14 @@ class _EffectGuard:
         self.effect: ObservedEffect | None = None
         self.lines: dict[str, StackEntry | None] = {}
 
-    def notice(self, effect: ObservedEffect, _: FrameType) -> None:
+    def on_effect(self, effect: ObservedEffect, _: FrameType) -> None:
         if effect.place is None and effect.imports:  # Dynamo runs the imports of the code that it traces
             effect = replace(effect, place=line_that_imports(effect.imports, own_codes(*self._calls)))
         if self.effect is None:
             self.effect = effect
         raise EffectRefusedError(effect)
 
-    def notice_state(self, description: str, place: StackEntry | None, _: FrameType) -> None:
+    def on_state_change(self, description: str, place: StackEntry | None, _: FrameType) -> None:
         self.lines.setdefault(description, place)
 
 
@@ -146,13 +146,13 @@ class EffectRecorder:
         self.observed: list[tuple[frozenset[int], ObservedEffect]] = []
         self.lines: dict[str, StackEntry | None] = {}
 
-    def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
+    def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Record an effect of compiled code; effects of other code are ignored."""
         callers = frozenset(enclosing_callable_ids(frame))
         if callers and len(self.observed) < _MAX_EFFECTS:
             self.observed.append((callers, effect))
 
-    def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Record the line that changes a part of the process's state."""
         if any(True for _ in enclosing_callable_ids(frame)):
             self.lines.setdefault(description, place)

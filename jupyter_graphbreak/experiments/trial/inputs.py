@@ -47,7 +47,7 @@ _MAX_SIZE = 64
 #: Kinds of tensors in edge inputs.
 BOOL = "bool tensors"
 FLAG = "as a flag"
-WITHOUT_DIMENSIONS = "tensors without dimensions"
+ZERO_DIMENSIONAL = "zero-dimensional"
 WITH_DIMENSION = "with one more dimension"
 OF_ANOTHER_SIZE = "of another size"
 LONGER_LAST_ITEM = "a longer last item"
@@ -107,8 +107,8 @@ class Input:
 
     @property
     def has_other_rank(self) -> bool:
-        """Whether a tensor has more or fewer dimensions."""
-        return self.other_kind.endswith((WITHOUT_DIMENSIONS, WITH_DIMENSION))
+        """Whether a tensor has more or fewer dimensions than in the user's call."""
+        return self.other_kind.startswith(ZERO_DIMENSIONAL) or self.other_kind.endswith(WITH_DIMENSION)
 
     @property
     def has_flag(self) -> bool:

@@ -114,7 +114,7 @@ def _is_default_generator(value: torch.Generator) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether an object is a NumPy array; its attributes are no proof, as a user's class may have the same."""
+    """Return whether an object is a NumPy array; attributes prove nothing, as any class may have them."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and is_instance(value, numpy.ndarray)
 

@@ -76,7 +76,7 @@ class Reference:
         Whether the function's result depends on the random seed.
     base : Input
         The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
-    misses_edges : bool
+    misses_edge_cases : bool
         Whether there was no time for all edge inputs with the state and the kinds of tensors of the first input.
 
     Raises
@@ -90,7 +90,7 @@ class Reference:
     def __init__(self, fn: Any, first: Input) -> None:
         self.fn = fn
         self.first = self.base = first
-        self.misses_edges = False
+        self.misses_edge_cases = False
         self.subject = Subject(fn, first.arguments)
         self.result = self._call(first.arguments)
         #: The sizes of the base's dimensions that are smaller than the first input's, with the first input's sizes.
@@ -182,7 +182,7 @@ class Reference:
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
         for derived in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
             if patience.is_over:
-                self.misses_edges = not derived.state and not derived.other_kind
+                self.misses_edge_cases = not derived.state and not derived.other_kind
                 break
             case = None
             try:

@@ -86,10 +86,10 @@ class Listener(Protocol):
 
     is_exclusive: bool
 
-    def notice(self, effect: ObservedEffect, frame: FrameType) -> None:
+    def on_effect(self, effect: ObservedEffect, frame: FrameType) -> None:
         """Receive an effect that is about to happen; raising prevents it."""
 
-    def notice_state(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
+    def on_state_change(self, description: str, place: StackEntry | None, frame: FrameType) -> None:
         """Receive a change of the process's state that is about to happen, and that can be restored."""
 
 
@@ -174,9 +174,9 @@ def notify_listeners(kind: EffectKind, description: str, frame: FrameType) -> No
         return
     for listener in reversed(listeners):
         if kind == "state" and description in _RESTORED_CHANGES:
-            listener.notice_state(description, place, frame)
+            listener.on_state_change(description, place, frame)
         else:
-            listener.notice(ObservedEffect(kind, description, place), frame)
+            listener.on_effect(ObservedEffect(kind, description, place), frame)
         if listener.is_exclusive:
             break
 
@@ -241,7 +241,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         frame = frame.f_back
     if frame is not None:
         effect = ObservedEffect("state", description, line_that_imports(name, [frame.f_code]), imports=name)
-        _listeners_here()[-1].notice(effect, frame)
+        _listeners_here()[-1].on_effect(effect, frame)
 
 
 @functools.lru_cache(maxsize=4096)

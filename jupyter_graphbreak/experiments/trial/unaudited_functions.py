@@ -421,7 +421,7 @@ def _handler_methods() -> Iterator[tuple[Any, str]]:
 
 @_once_per_function
 def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
-    """Return a function that announces calls by user code, and not those by libraries."""
+    """Return a function that announces the calls that user code makes, but not those that libraries make."""
 
     @functools.wraps(original)
     def announce(*args: Any, **kwargs: Any) -> Any:
@@ -462,7 +462,7 @@ def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
 @_once_per_function
 def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def make(*args: Any, **kwargs: Any) -> Any:
+    def call_and_note(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         if is_in_trial():
             is_duplicate = original.__name__ == "dup" and args[:1] and not made_descriptors.is_usable(args[0])
@@ -472,7 +472,7 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
                 made_descriptors.note(descriptor, is_new=not is_duplicate, is_closed_later=is_of_user)
         return result
 
-    return disable_dynamo(make)
+    return disable_dynamo(call_and_note)
 
 
 @_once_per_function

@@ -367,7 +367,7 @@ class UncopiedCode:
 
 
 def _effects_of_destructor(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of functions, other than a class's methods, that name the class, whose destructor runs later."""
+    """Yield the effect of functions that name a class with a destructor and are not its methods."""
     description = f"creates a {cls.__name__}, whose destructor may run later"
     change = StateChange(description, frozenset({cls.__name__}), frozenset())
     outside_functions = [

@@ -125,7 +125,7 @@ def values_of_entry(
     origins = [(of_graph(origin.key), origin) for origin in recorded.origins.values()]
     eager_origins = [(of_eager(origin.key), origin) for origin in eager.origins.values()]
     origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in in_graphs]
-    listed, left_out = _values_to_list([*in_graphs_values, *outside], order, correspondence.run, lines)
+    line_values, left_out = _values_to_list([*in_graphs_values, *outside], order, correspondence.run, lines)
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -134,7 +134,7 @@ def values_of_entry(
         first=list(_first_nonfinite(origins, eager_origins if is_known else None, order)),
         given=nonfinite_inputs,
         results=results,
-        lines=listed,
+        lines=line_values,
         left_out=left_out,
         operations=backend.operations,
     )
@@ -254,12 +254,12 @@ def _values_to_list(
     # If there are too many, the user's own lines are more useful than those of libraries.
     most_useful = sorted(candidates, key=lambda item: _is_in_library(item[0], sources))[:_MAX_LINES]
     most_useful.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
-    listed = [
+    line_values = [
         LineValues(operation.location, operation.op, operation.graph, value.forward, value.backward, value.executions)
         for operation, value in most_useful
         if operation.location is not None
     ]
-    return listed, len(candidates) - len(listed)
+    return line_values, len(candidates) - len(line_values)
 
 
 def _is_in_library(operation: _Operation, sources: Mapping[str, Source]) -> bool:

@@ -50,9 +50,9 @@ class WantedLine(NamedTuple):
 def missing_lines(lines: Iterable[WantedLine], values: Sequence[EntryValues], report: Report) -> list[str]:
     """Return a sentence for each wanted line that computed no tensor."""
     sources = {source.id: source for source in report.sources}
-    listed = [value.location for entry in values for value in entry.lines]
+    locations = [value.location for entry in values for value in entry.lines]
     return [
         f"Line {line} computed no tensor in the examined calls."
         for line in lines
-        if not any(line.is_at(location, sources.get(location.source)) for location in listed)
+        if not any(line.is_at(location, sources.get(location.source)) for location in locations)
     ]

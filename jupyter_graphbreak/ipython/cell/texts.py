@@ -56,7 +56,7 @@ class CellTexts:
         return self._current[0] if self._current is not None else None
 
     def note_running_cell(self, filename: str) -> None:
-        """Note the running cell; its text may be missing in the history, which can be disabled."""
+        """Remember the running cell with its text, because the history can be disabled."""
         text = self._text_of_running_cell(filename)
         self._current = (filename, text, self._number_of_running_cell(filename, text))
 

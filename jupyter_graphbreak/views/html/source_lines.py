@@ -88,7 +88,7 @@ class Chunk:
     """Consecutive rows, folded under a title if they are far from any break."""
 
     rows: list[SourceRow]
-    folded: bool = False
+    is_folded: bool = False
     title: str = ""
 
 
@@ -281,15 +281,17 @@ def _split_into_chunks(rows: Sequence[SourceRow], source: Source) -> Iterator[Ch
     visible = set(range(len(rows))) if is_whole else set(_indexes_near_breaks(rows, distance))
     start = 0
     while start < len(rows):
-        folded = start not in visible
+        is_folded = start not in visible
         end = start + 1
         while (
-            end < len(rows) and (end not in visible) == folded and (folded or _is_next_line(rows[end], rows[end - 1]))
+            end < len(rows)
+            and (end not in visible) == is_folded
+            and (is_folded or _is_next_line(rows[end], rows[end - 1]))
         ):
             end += 1
         part = list(rows[start:end])
-        if folded and len(part) >= min_folded:
-            yield Chunk(part, folded=True, title=_fold_title(part))
+        if is_folded and len(part) >= min_folded:
+            yield Chunk(part, is_folded=True, title=_fold_title(part))
         else:
             yield Chunk(part)
         start = end

@@ -345,9 +345,9 @@ class View:
         break_remedies = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
-    def why_untried(self, tried: remedies.BreakRemedies) -> str:
+    def why_untried(self, trials: remedies.BreakRemedies) -> str:
         """Return why no change was tried for a break; empty if one was, or if the reason is elsewhere in the report."""
-        return why_untried(self.report, tried)
+        return why_untried(self.report, trials)
 
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
         """Return the remedies for the recompiles of a function; ``None`` without trials."""

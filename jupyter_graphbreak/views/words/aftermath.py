@@ -34,10 +34,10 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     prefix = f"graph {joined(graphs, ', ')}, then " if graphs else ""
     lines = []
     resumes = nearest_first(graph_break, _parts_by_id(graph_break.resumes, lookup.resumes(report)))
-    ran = [resume for resume in resumes if has_run(resume)]
-    places = [_resume_place_text(report, resume) for resume in (ran or resumes)]
+    resumed = [resume for resume in resumes if has_run(resume)]
+    places = [_resume_place_text(report, resume) for resume in (resumed or resumes)]
     if places:
-        names = {resume.name for resume in ran}
+        names = {resume.name for resume in resumed}
         unreached = [resume for resume in resumes if resume.name in names and not has_run(resume)]
         places += [_untaken_branch_text(resume) for resume in unreached]
         lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")

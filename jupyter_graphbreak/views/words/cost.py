@@ -214,9 +214,9 @@ def cost_verdicts(report: Report) -> list[str]:
     cost = report.cost
     if cost is None:
         return []
-    several = len(cost.entries) > 1
+    has_several_entries = len(cost.entries) > 1
     entries = cost.entries[:_MAX_ENTRIES]
-    return [(f"{entry.function}: " if several else "") + _entry_verdict(report, entry) for entry in entries]
+    return [(f"{entry.function}: " if has_several_entries else "") + _entry_verdict(report, entry) for entry in entries]
 
 
 def _entry_verdict(report: Report, entry: EntryCost) -> str:
@@ -275,7 +275,7 @@ def coverage_sentences(report: Report) -> list[str]:
     cost = report.cost
     if cost is None:
         return []
-    several = len(cost.entries) > 1
+    has_several_entries = len(cost.entries) > 1
     sentences = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
@@ -285,7 +285,7 @@ def coverage_sentences(report: Report) -> list[str]:
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
-            sentences.append((f"{entry.function}: " if several else "") + "; ".join(parts))
+            sentences.append((f"{entry.function}: " if has_several_entries else "") + "; ".join(parts))
     return sentences
 
 
@@ -346,8 +346,10 @@ def break_time(report: Report, break_: Break) -> str:
     measured, outside = _measured_by_break(report)
     if break_.id in measured:
         return _time_saved_text(*measured[break_.id])
-    us = outside.get(break_.id)
-    return f"{time_text(us)} of each call is spent outside graphs at this break" if us is not None else ""
+    outside_us = outside.get(break_.id)
+    return (
+        f"{time_text(outside_us)} of each call is spent outside graphs at this break" if outside_us is not None else ""
+    )
 
 
 def saving_of(report: Report, break_: Break) -> str:

@@ -67,7 +67,7 @@ _WHY_NOT_FUSED = {
     "order": "the second one reads elements in a different order than the first one writes them",
     "device": "they run on different devices",
 }
-#: A way to compile a model is named if it shortens the start to at most this share.
+#: A way to compile blocks is suggested if its start takes at most this share of the start of the whole model.
 _MAX_START_RATIO = 0.8
 #: Times whose ratio is smaller than this are called equal.
 _EQUAL_RATIO = 1.03
@@ -101,10 +101,10 @@ def cost_findings(report: Report) -> list[CostFinding]:
     cost = report.cost
     if cost is None:
         return []
-    several = len(cost.entries) > 1
+    has_several_entries = len(cost.entries) > 1
     findings = []
     for entry in cost.entries[:_MAX_ENTRIES]:
-        name = f"{entry.function}: " if several else ""
+        name = f"{entry.function}: " if has_several_entries else ""
         findings += [
             CostFinding(name + one.sentence, one.share, one.location) for one in _entry_findings(report, entry)
         ]

@@ -57,12 +57,14 @@ def events_of(report: Report) -> Iterator[Event]:
             took = f" in {duration(frame.compile_s)}" if frame.compile_s is not None else ""
             yield Event("compile", frame.function, f"Compiled {where}{took}.", frame.compile_s)
         elif frame.outcome == "error":
-            causes = [f" at {_cause_text(report, break_)}" for break_ in report.breaks if break_.outcome == "error"]
-            yield Event("error", frame.function, f"Compiling {where} failed{', '.join(causes)}.")
+            failed_breaks = [break_ for break_ in report.breaks if break_.outcome == "error"]
+            places = ",".join(f" at {_place_and_cause(report, break_)}" for break_ in failed_breaks)
+            yield Event("error", frame.function, f"Compiling {where} failed{places}.")
     for break_ in report.breaks:
         if break_.outcome != "error":
             function = break_.location.function if break_.location is not None else None
-            yield Event("break", function or "", f"Graph break at {_cause_text(report, break_)}.", gb_id=break_.gb_id)
+            sentence = f"Graph break at {_place_and_cause(report, break_)}."
+            yield Event("break", function or "", sentence, gb_id=break_.gb_id)
     for skipped in report.skipped:
         if skipped.break_ is None:
             where = place(report, skipped.location)
@@ -76,6 +78,6 @@ def _recompile_event(report: Report, frame: Frame, where: str) -> Event:
     return Event("recompile", frame.function, f"Recompiled {where}{took}{why}.", frame.compile_s)
 
 
-def _cause_text(report: Report, break_: Break) -> str:
+def _place_and_cause(report: Report, break_: Break) -> str:
     gb_id = f" ({break_.gb_id})" if break_.gb_id else ""
     return f"{place(report, break_.location)}: {one_line(title_of(break_))}{gb_id}"

@@ -1,4 +1,4 @@
-"""Group breaks with the same way out: a report describes it once and lists their places."""
+"""Group breaks with the same remedy, advice or cause: a report shows it once and lists their places."""
 
 from __future__ import annotations
 

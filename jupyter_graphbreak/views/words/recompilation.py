@@ -236,8 +236,8 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
 
 def shows_advice(report: Report, recompilation: Recompilation) -> bool:
     """Return whether the general advice about guards applies: no trial has found something better."""
-    tried = recompile_remedies(report, recompilation)
-    return tried is None or not (tried.working or tried.person)
+    trials = recompile_remedies(report, recompilation)
+    return trials is None or not (trials.working or trials.person)
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
@@ -325,9 +325,9 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
             [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
             # Without any trial, the general advice is better than the manual steps.
             []
-            if all_remedies.untried == NO_TIME_AT_ALL
+            if all_remedies.why_untried == NO_TIME_AT_ALL
             else [step for step in all_remedies.person if step not in shown_before],
-            all_remedies.untried,
+            all_remedies.why_untried,
         )
         shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
         shown_before.update(remaining.person)
@@ -337,8 +337,8 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
     """Return the best remedy that works for the recompiles of a function, if it is shown there."""
-    tried = recompile_remedies(report, recompilation)
-    return tried.working[0] if tried is not None and tried.working else None
+    trials = recompile_remedies(report, recompilation)
+    return trials.working[0] if trials is not None and trials.working else None
 
 
 def guard_lines(report: Report, guard: FailedGuard) -> str:
@@ -443,7 +443,7 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
         return name
     values: dict[str, None] = {}
     last = ""
-    recurred = False
+    has_recurred = False
     for _, group in groupby(variations, key=lambda variation: variation[0]):
         variations_of_call = [variation for _, variation in group]
         olds = [variation.old for variation in variations_of_call]
@@ -452,18 +452,18 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
                 values[old], last = None, old
         actual = variations_of_call[-1].new
         if actual is None:
-            recurred |= len(set(olds)) < len(olds)  # two versions expect the same value
+            has_recurred |= len(set(olds)) < len(olds)  # two versions expect the same value
             continue
         if actual not in values:
             values[actual], last = None, actual
-        recurred |= actual != last
+        has_recurred |= actual != last
     series = list(values)
     if len(series) == 1:
         is_empty = name.startswith("len(") and series == ["0"]
         series.append("1 or more" if is_empty else _OPPOSITE_FLAG.get(series[0], "different value"))
     if len(series) > _MAX_VALUES + 1:
         series = [*series[:_MAX_VALUES], "...", series[-1]]
-    return f"{name}: {(', ' if recurred else ' -> ').join(series)}"
+    return f"{name}: {(', ' if has_recurred else ' -> ').join(series)}"
 
 
 def _readable_guard(guard: str) -> str:

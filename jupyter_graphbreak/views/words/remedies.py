@@ -55,17 +55,17 @@ class BreakRemedies:
         The best first.
     person : list of str
         Decisions that are left to a person.
-    untried : str
+    why_untried : str
         Why no change was tried, such as an error of the function on copies; empty if one was tried.
     """
 
     working: list[Remedy]
     failed: list[Remedy]
     person: list[str]
-    untried: str = ""
+    why_untried: str = ""
 
     def __bool__(self) -> bool:
-        return bool(self.working or self.failed or self.person or self.untried)
+        return bool(self.working or self.failed or self.person or self.why_untried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +339,8 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
     target = target_of(report, remedy)
-    aim = "ends the " if remedy.recompiles and not remedy.breaks else "removes "
-    effect = f"{remedy.title}: {aim}{target}." if target else f"{remedy.title}."
+    verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
+    effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
@@ -423,11 +423,16 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     whole_remedies = [remedy for remedy in chosen if remedy.family != INNER_FAMILY]
     removed = {ident for remedy in whole_remedies for ident in remedy.breaks}
     worst_verdict = max((_ORDER.index(remedy.verdict) for remedy in whole_remedies), default=0)
-    parts = (remedy for remedy in ranked if remedy.family == INNER_FAMILY and removed <= set(remedy.breaks))
-    part = next(
-        (part for part in parts if removed < set(part.breaks) or _ORDER.index(part.verdict) < worst_verdict), None
+    inner_remedies = (remedy for remedy in ranked if remedy.family == INNER_FAMILY and removed <= set(remedy.breaks))
+    better_remedy = next(
+        (
+            remedy
+            for remedy in inner_remedies
+            if removed < set(remedy.breaks) or _ORDER.index(remedy.verdict) < worst_verdict
+        ),
+        None,
     )
-    return chosen if part is None else [part]
+    return chosen if better_remedy is None else [better_remedy]
 
 
 def _are_incompatible(one: Remedy, other: Remedy) -> bool:

@@ -22,8 +22,8 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     name = one_line(values.function)
     sentences: list[tuple[str, bool, NonFinite | None]] = []
     sentences += [
-        (f"{one_line(given.name)} has {_counts_text(given.nan, given.inf)} before {name} is called", True, None)
-        for given in values.given
+        (f"{one_line(tensor.name)} has {_counts_text(tensor.nan, tensor.inf)} before {name} is called", True, None)
+        for tensor in values.given
     ]
     sentences += [(first_sentence(report, first), True, first) for first in values.first]
     if not sentences:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
@@ -13,7 +14,7 @@ from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIM
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import saving_of, slowdown_by
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
-from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, text_of_several_causes
+from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, numbers_of, text_of_several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 Outcome = Literal["good", "bad", "error", "plain"]
+#: What separates an advice from its reason and from its alternatives.
+_DETAIL_OF_ADVICE = re.compile(r": |; or ")
 #: Usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
@@ -80,7 +83,7 @@ def verdict(report: Report) -> RunVerdict:
 
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
-    reason = one_line(remedies.untried)
+    reason = one_line(remedies.why_untried)
     shown_text = f"{verdict(report).text} {not_run_again_sentence(report)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
     return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
@@ -182,13 +185,16 @@ def _first_step(report: Report) -> str:
         nothing_compiled = f"{_what_failed(report)}{part}{nothing_compiled}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         nothing_compiled = f" {_as_sentence(one_line(reason))}{nothing_compiled}"
+    if outside := _breaks_to_keep_outside(report):
+        advice = _DETAIL_OF_ADVICE.split(guidance(report, outside[0])[0].text)[0]
+        return f".{nothing_compiled} {_subject(report, outside)} outside of the compiled function: {advice}."
     total, largest_group = len(report.breaks), _largest_group(report)
     if largest_group:
         share = "all" if len(largest_group) == total else f"{len(largest_group)} of them"
         cost = cost_of_all(largest_group)
         cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost else ""
         advice = _shared_advice(report, largest_group)
-        reason = f"with one way out: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
+        reason = f"with the same fix: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
         return f", {share} {reason}.{nothing_compiled}{cost}"
     first = ordered_breaks(report)[0]
     effect = _worst_effect(report, first)
@@ -203,14 +209,37 @@ def _first_step(report: Report) -> str:
     return f".{nothing_compiled} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 
+def _breaks_to_keep_outside(report: Report) -> list[Break]:
+    """Return the breaks at code that does not belong into a compiled function, such as a backward pass.
+
+    The verdict on a single break names its place instead.
+    """
+    if len(report.breaks) == 1:
+        return []
+    outside = []
+    for break_ in ordered_breaks(report):
+        code = break_.location.code if break_.location is not None else None
+        step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
+        if step is not None and step.is_where_to_end and break_.owner == "own" and guidance(report, break_):
+            outside.append(break_)
+    return outside
+
+
+def _subject(report: Report, breaks: Sequence[Break]) -> str:
+    """Return the subject and the verb of a sentence on where breaks belong: "Breaks 1 and 3 belong"."""
+    if len(breaks) == len(report.breaks):
+        return "They belong"
+    return f"Break{'s' if len(breaks) > 1 else ''} {numbers_of(report, breaks)} belong{'s' if len(breaks) == 1 else ''}"
+
+
 def _largest_group(report: Report) -> list[Break]:
-    """Return the breaks with one reason or one way out, if at least half of all breaks have it; empty otherwise."""
+    """Return the breaks with the same reason or fix, if at least half of all breaks have it; empty otherwise."""
     breaks = max(break_groups(report), key=lambda group: len(group.breaks)).breaks
     return breaks if len(breaks) > 1 and 2 * len(breaks) >= len(report.breaks) else []
 
 
 def _shared_advice(report: Report, breaks: Sequence[Break]) -> str:
-    """Return the advice about breaks that have several causes but one way out; empty for one cause."""
+    """Return the advice about breaks that have several causes but the same fix; empty for one cause."""
     if not text_of_several_causes(breaks):
         return ""
     return next((advice.text for advice in guidance(report, breaks[0])), "")
@@ -224,6 +253,8 @@ def advice_beside_verdict(report: Report) -> str:
         guards = [guard for function in recompilations(report) for guard in function.guards]
         ways_out = (skipped.way_out for skipped in report.skipped)
         return next(filter(None, [*(guard.advice for guard in guards), *ways_out]), "")
+    if _breaks_to_keep_outside(report):
+        return ""  # it is in the verdict
     first = ordered_breaks(report)[0]
     if largest_group := _largest_group(report):
         if _shared_advice(report, largest_group):

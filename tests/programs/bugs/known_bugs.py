@@ -6,9 +6,11 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import torch
+from torch._higher_order_ops.scan import scan
 from torch.nn.attention.flex_attention import flex_attention
 
 if TYPE_CHECKING:
@@ -473,11 +475,43 @@ def cumulative_sum_of_scaled_probabilities(compiler: Compiler) -> Tensor:
     return torch.autograd.grad(result, x, weights)[0]
 
 
+def issue_174386(compiler: Compiler) -> Any:
+    """Say whether deterministic algorithms fill memory that nobody has written."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        return compiler(lambda x: torch.empty_like(x * 2))(torch.ones(4)).isnan().all().item()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def scan_of_a_recurrence(compiler: Compiler) -> Any:
+    def step(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        return state * 0.5 + row, state + row
+
+    return compiler(lambda start, rows: scan(step, start, rows, dim=0)[1])(torch.zeros(3), torch.ones(5, 3))
+
+
+def aotinductor_with_another_size(compiler: Compiler) -> Any:
+    class Total(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.sum()
+
+    model, x = Total(), torch.ones(20, 4)
+    if compiler(model) is model:
+        return model(x)
+    with tempfile.TemporaryDirectory() as folder:
+        exported = torch.export.export(model, (torch.ones(8, 4),))
+        package = torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/total.pt2")
+        return torch._inductor.aoti_load_package(package)(x)
+
+
 #: The programs of bugs without an issue.
 _WITHOUT_ISSUE = (
     "flex_attention_of_three_projections",
     "cumulative_sum_of_scaled_probabilities",
     "formatted_number",
+    "scan_of_a_recurrence",
+    "aotinductor_with_another_size",
 )
 #: The backend with which a program meets its bug; "inductor" for those that are not listed.
 BACKENDS = {

@@ -1321,7 +1321,7 @@ def f(x):
     return y
 def given():
     return (torch.tensor(0.5, dtype=torch.float16),)
-# === a factor of a tensor without dimensions, right
+# === a zero-dimensional factor, right
 def f(x):
     y = x * 0.5
     if x.sum() > 0:
@@ -1329,7 +1329,7 @@ def f(x):
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
-# === a factor of a tensor without dimensions, wrong
+# === a zero-dimensional factor, wrong
 def f(x):
     factor = 0.5
     if x.sum() > 0:

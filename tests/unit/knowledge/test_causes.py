@@ -108,7 +108,7 @@ def test_the_called_function_identifies_a_cause_with_a_general_id() -> None:
     assert loop.title == known_cause("GB0008", "", code="enumerate(train_loader)").title == "Loop over a `DataLoader`"
     assert (
         known_cause("GB0008", "", code="optimizer.zero_grad()").advice
-        == "move it before or after the compiled function"
+        == "compile the forward pass, and call backward() and the optimizer after it"
     )
     assert known_cause("GB0124", "", code="print(x.item())").title == known_cause("GB0124", "").title
 

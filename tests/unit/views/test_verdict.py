@@ -67,6 +67,7 @@ KEEP = replace(remedy(verdict="not tried"), kind="person", recompiles=["r1"], pe
 WRAPPER = Location("s1", 69, 69, function="wrap_inline.inner")
 
 
+BACKWARD = replace(broken(2, gb_id="GB0123"), advice=[Advice("compile the forward pass; or set trace_autograd_ops")])
 STEP = Op("x", "torch.add", Location("s1", 6, 6, function="step"))
 UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], timing=Timing(12.0, 9.63))
 
@@ -85,6 +86,8 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
         (run(broken(1, eager=3), broken(2)), "bad",
          "2 breaks. Fix break 1 first: it makes 3 functions run eagerly."),
         (run(broken(1), broken(2, graphs=2)), "bad", "2 breaks. Fix break 2 first: it adds 2 graphs."),
+        (run(broken(1, eager=3), BACKWARD, broken(3)), "bad",
+         "3 breaks. Break 2 belongs outside of the compiled function: compile the forward pass."),
         (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
         (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),
@@ -94,7 +97,7 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
          "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
         (run(*(replace(broken(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])
                for number, gb_id in enumerate(["GB0124", "GB0033", "GB0124"], 1)), broken(4)), "bad",
-         "4 breaks, 3 of them with one way out: set x = True. They add 3 graphs, 1.50 s of compiling."),
+         "4 breaks, 3 of them with the same fix: set x = True. They add 3 graphs, 1.50 s of compiling."),
         (run(broken(1), broken(2), remedies=[remedy("b1", "b2")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes both."),
         (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",

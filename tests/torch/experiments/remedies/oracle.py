@@ -351,7 +351,7 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
     "negative integers": _floating(lambda x: (x * -3).round().long()),
     "double precision": _floating(lambda x: x.double() * 3),
     "half precision": _floating(lambda x: x.half() * 3),
-    "half precision without dimensions": _floating(lambda x: x.sum().half()),
+    "zero-dimensional half precision": _floating(lambda x: x.sum().half()),
     "two elements": _floating(lambda x: torch.stack([x, -x]) if x.numel() == 1 else x),
     "with gradients": _floating(lambda x: x.requires_grad_()),
     "zeros with gradients": _floating(lambda x: torch.zeros_like(x).requires_grad_()),
@@ -361,13 +361,13 @@ _CHANGES: dict[str, Callable[[Any], Any]] = {
 #: Calls that are not compiled, because compiling takes time and shows less for them.
 _ONLY_UNCOMPILED = {
     "zeros", "large", "an inf", "a zero", "with gaps", "transposed",
-    "negative integers", "double precision", "half precision", "half precision without dimensions", "two elements",
+    "negative integers", "double precision", "half precision", "zero-dimensional half precision", "two elements",
     "with gradients", "zeros with gradients",
 }  # fmt: skip
 #: Tensors of other kinds than the given ones. A program that refuses one of a group is not meant for them.
 _OTHER_KINDS = (
     {"integers", "negative integers"}, {"double precision"}, {"half precision"},
-    {"half precision without dimensions"}, {"with gradients", "zeros with gradients"},
+    {"zero-dimensional half precision"}, {"with gradients", "zeros with gradients"},
 )  # fmt: skip
 
 

@@ -319,7 +319,7 @@ def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None
 
     argument = torch.arange(6.0).reshape(2, 3)
     kinds_of = {
-        fn: {case.input.other_kind for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edges()}
+        fn: {case.input.other_kind for case in Original(Entry("", None, fn, Arguments(argument), "eager")).edge_cases()}
         for fn in (views, subtracts)
     }
     assert "transposed tensors" in kinds_of[views]
@@ -331,7 +331,7 @@ def test_the_last_tensor_of_a_list_is_longer_even_if_code_refuses_it_for_some_va
         return rows[0] if rows[0].sum() > 0 else rows[0] + rows[1]
 
     entry = Entry("", None, sums, Arguments([torch.ones(2), torch.ones(2)]), "eager")
-    longer = [case for case in Original(entry).edges() if case.input.other_kind == "a longer last item"]
+    longer = [case for case in Original(entry).edge_cases() if case.input.other_kind == "a longer last item"]
     assert {case.expected.raised is None for case in longer} == {True, False}
     assert all([len(row) for row in case.input.arguments.args[0]] == [2, 3] for case in longer)
 

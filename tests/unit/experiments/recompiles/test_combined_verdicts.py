@@ -8,10 +8,10 @@ import pytest
 
 from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-from jupyter_graphbreak.experiments.recompiles.trying import TriedCandidate
+from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
 from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
-TRIED = TriedCandidate(RecompileCandidate("dynamic", ("dynamic",), Adjustment(dynamic=True)), "works")
+TRIED = CandidateTrial(RecompileCandidate("dynamic", ("dynamic",), Adjustment(dynamic=True)), "works")
 
 
 @pytest.mark.parametrize("of_remedy", ["works", "works on what ran", "works but differs"])

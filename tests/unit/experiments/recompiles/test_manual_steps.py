@@ -160,3 +160,13 @@ def test_each_cause_has_a_sentence_of_its_own() -> None:
             ["r2"],
         ),
     ]
+
+
+def test_a_line_that_a_guard_names_is_not_the_cause_in_another_function() -> None:
+    calls = Number(Path(Root("module", "self")).into("attribute", "calls"), (0, 1, 2))
+    recompile = Recompile("1/1", "1/0", "forward", None, [GuardFailure("self.calls == 0")], id="r1")
+    line = SpecializingLine("s1", 11, "print(f'{loss}')", frame="2/0")
+    ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], line)
+    assert "print" not in step
+    ((step, _),) = manual_steps(Variations(numbers=(calls,)), [recompile], line._replace(frame="1/0"))
+    assert "print" in step

@@ -115,7 +115,7 @@ class _Totals:
 
 
 class _TrainingWatch:
-    """Watches a training from the end of the warm-up to the end of the training.
+    """Watches a training run from the end of the warm-up to the end of the run.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class _LightningHooks(_TrainingWatch):
 
 
 class _TransformersHooks(_TrainingWatch):
-    """The hooks of transformers' Trainer. It has none for an exception: watching then ends when it trains again."""
+    """The hooks of transformers' Trainer. None is called at an exception: the next training run ends the watching."""
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._end()

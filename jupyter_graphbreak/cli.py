@@ -38,8 +38,8 @@ _HOW_TO_REPORT = (
 @click.group(
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog='For completion in bash: eval "$(_GRAPHBREAK_COMPLETE=bash_source graphbreak)"; likewise zsh_source and '
-    "fish_source.",
+    epilog='For completion in bash: eval "$(_GRAPHBREAK_COMPLETE=bash_source graphbreak)"; in other shells, '
+    "use zsh_source or fish_source.",
 )
 @click.version_option(jupyter_graphbreak.__version__, prog_name="graphbreak")
 def graphbreak() -> None:

@@ -36,7 +36,7 @@ class ReportRenderer:
     @staticmethod
     def handle_mime(renderer: NbElementRenderer, data: MimeData, inline: bool) -> list[nodes.Element] | None:
         """Return the nodes for a report or a job, ``None`` for any other output."""
-        if data.mime_type == REST_TYPE:  # the report's own HTML contains it already
+        if data.mime_type == REST_TYPE:  # the report's own HTML already contains it
             return []
         if data.mime_type not in {MIME_TYPE, JOB_MIME_TYPE} or inline:
             return None
@@ -49,7 +49,7 @@ class ReportRenderer:
 
 
 def _whole_output(renderer: NbElementRenderer, data: MimeData) -> dict[str, Any]:
-    """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB gives it."""
+    """Return the data of the output that a mime type belongs to, by mime type, if MyST-NB provides it."""
     if data.cell_index is None or data.output_index is None:
         return {}
     with contextlib.suppress(Exception):  # MyST-NB does not promise this access

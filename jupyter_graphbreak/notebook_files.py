@@ -84,7 +84,7 @@ class NotebookReports(NamedTuple):
 
 
 def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
-    """Return the readable ones of the first ``max_reports`` reports in a notebook's outputs.
+    """Return the first ``max_reports`` reports in a notebook's outputs, without unreadable ones.
 
     Raises
     ------

@@ -68,7 +68,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 class _Limit(NamedTuple):
-    """The highest number that a marker allows, and the package or module in whose lines it counts."""
+    """The highest number that a marker allows, and the package or module to whose lines the limit applies."""
 
     max_number: float
     within: str | None = None

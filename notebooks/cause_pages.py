@@ -13,6 +13,7 @@ from jupyter_graphbreak.knowledge import skipped_functions
 from jupyter_graphbreak.knowledge.cache_bypasses import CACHE_BYPASSES, CacheBypass
 from jupyter_graphbreak.knowledge.causes import CALLS, CAUSES
 from jupyter_graphbreak.knowledge.entries import DynamoSetting, KnownCause, SkipReason
+from notebooks import constructs
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -452,6 +453,11 @@ def address(ident: str) -> str:
     return f"{FOLDER}/{page_name(ident)}.html" if is_known else f"{FOLDER}/{OTHERS}.html#{ident.lower()}"
 
 
+def rare_ids() -> set[str]:
+    """Return the ids on the page of rare causes."""
+    return set(_registry()) - {cause.id for cause in CAUSES}
+
+
 def examples_by_kind() -> str:
     """Return a table of the examples by what the code does, with links, in Markdown."""
     by_name = {example.name: example for example in examples()}
@@ -581,8 +587,20 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
         parts += ["## By the function that is called", *_calls()]
     if cause.settings:
         parts += ["## Settings", *_settings(cause)]
+    parts += _constructs(cause)
     parts += ["## More", *_more(cause, is_registered=is_registered)]
     return _assembled(parts)
+
+
+def _constructs(cause: KnownCause) -> list[str]:
+    """Return lists of the code on the page "Is this traced?" that breaks for a cause, and that once did."""
+    breaking, traced = constructs.of_cause(cause.id)
+    parts = []
+    if breaking:
+        parts.append(f"Breaks, with [what to write instead](../traced.md): {'; '.join(breaking)}.")
+    if traced:
+        parts.append(f"Broke in earlier releases, and [is traced now](../traced.md): {'; '.join(traced)}.")
+    return ["## Code that was run", *parts] if parts else []
 
 
 def _in_short(shown: Sequence[Example]) -> str:

@@ -20,7 +20,7 @@ from jupyter_graphbreak import __version__
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from notebooks import cause_pages, known_bugs
+from notebooks import cause_pages, constructs, known_bugs
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -89,9 +89,11 @@ def _spread_cells(app: Sphinx, _: object, pages: list[str]) -> None:
 
 
 def _insert_tables(_: Sphinx, page: str, source: list[str]) -> None:
-    """Replace each comment that names a table of causes or bugs, and the sentence below it, with that table."""
+    """Replace each comment that names a table, and the sentence below it, with that table."""
     if page == "known_bugs":
         source[0] = known_bugs.with_lists(source[0])
+    if page == "traced":
+        source[0] = constructs.with_tables(source[0], cause_pages.rare_ids())
     if page in {"common_breaks", "compile_time"}:
         source[0] = re.sub(
             r"^% (\w+)\n.*$", lambda comment: str(getattr(cause_pages, comment[1])()), source[0], flags=re.MULTILINE

@@ -53,7 +53,7 @@ def _no_callback(_: Any) -> None:
 
 
 def without_recompiling() -> contextlib.AbstractContextManager[None]:
-    """Run calls that no compiled code fits eagerly on this thread, instead of compiling, while the context is open.
+    """Run calls on this thread eagerly if no compiled code fits, instead of compiling, while the context is open.
 
     The stance ``eager_on_recompile`` does the same, but for all threads.
     """
@@ -66,7 +66,7 @@ def _only_cached_code(_: Any) -> Literal[False]:
 
 
 def undo_compile_in_place(copy: Any) -> None:
-    """Make a copy of a module that ``Module.compile`` compiled in place run without its compiled code."""
+    """Make the copy of a module run uncompiled, even if ``Module.compile`` compiled the module in place."""
     if is_instance(copy, sys.modules["torch"].nn.Module):
         copy.__dict__.pop("_compiled_call_impl", None)
 
@@ -311,7 +311,7 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
         exit_stack.enter_context(patched_on_thread(owner, name, checked))
 
     def check_before_imported_steps() -> None:
-        """Follow the steps in modules imported in the meantime; Inductor is imported when it is first used."""
+        """Follow the steps in modules that were imported since then; Inductor is imported when it is first used."""
         for step in pending[:]:
             module, class_name, name = step
             owner = sys.modules.get(module)

@@ -167,7 +167,7 @@ def _restore_warn_once_caches() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uncompiled_output() -> Iterator[None]:
-    """Hide log messages and warnings about compilation, since the report has them; keep NumPy's random numbers."""
+    """Hide log messages and warnings about compilation, which the report has; use NumPy's own random stream."""
     with hidden_compiler_logs(), _hidden_compiler_warnings(), _patched_settings(use_numpy_random_stream=True):
         yield
 

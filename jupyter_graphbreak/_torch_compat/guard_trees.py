@@ -113,7 +113,7 @@ def _child_managers(manager: Any) -> list[Any]:
     """Return the managers of the objects reached through an object; for a dict, of keys and values in turn."""
     pairs: dict[int, tuple[Any, Any]] = getattr(manager, "get_key_value_managers", dict)()
     managers = [part for pair in pairs.values() for part in pair if part is not None]
-    with contextlib.suppress(RuntimeError):  # some kinds of managers have no further managers
+    with contextlib.suppress(RuntimeError):  # some kinds of managers have no child managers
         managers += manager.get_child_managers()
     return managers
 

@@ -1,4 +1,4 @@
-"""Compile code that the user did not ask to compile: it behaves as in eager mode, and Dynamo keeps nothing of it."""
+"""Compile code that the user did not ask to compile: it behaves as in eager mode, and Dynamo forgets it afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def isolated_compilation() -> Iterator[None]:
     """Make Dynamo forget the code that this thread compiled in the context; earlier compiled code is kept.
 
-    Dynamo's counters, its record of varying sizes and the globals for compiled code are restored as well. Code that
+    Dynamo's counters, its record of varying sizes and the globals for compiled code are also restored. Code that
     other threads compile in the meantime is not affected.
     """
     compiled = ThreadCompilations()
@@ -78,7 +78,7 @@ def break_at_live_generators() -> Iterator[None]:
             gb_type=LIVE_GENERATOR,
             context="",
             explanation="Dynamo would replace a generator with an iterator over its remaining items. This code "
-            "does not compile itself, so it keeps its generator.",
+            "does not call torch.compile, so it keeps its generator.",
             hints=["Consume the generator before the break, for example with list(...)."],
         )
 
@@ -144,7 +144,7 @@ def _load_new_globals(original: Callable[..., Any]) -> Callable[..., Any]:
         stored = None
         try:
             stored = _stored_value(self, inst)
-        except (AttributeError, KeyError, TypeError):  # not in this PyTorch: use its own lookup
+        except (AttributeError, KeyError, TypeError):  # not in this PyTorch: use PyTorch's own lookup
             pass
         except Exception as fault:  # noqa: BLE001 - as above
             report_to_run("reading new globals", fault)

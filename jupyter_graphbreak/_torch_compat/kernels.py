@@ -1,4 +1,4 @@
-"""Find the Python functions that implement operators, to which often only PyTorch's dispatcher refers."""
+"""Find the Python functions that implement operators; often only PyTorch's dispatcher refers to them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call a function; if ``call_compiled`` is compiled, Dynamo skips its frame and compiles the function's.
+    """Call a function; if ``call_compiled`` is compiled, Dynamo skips its frame and compiles the function's frame.
 
     One compiled function for all callables keeps none of them alive, unlike ``torch.compile(model)``.
     """
@@ -103,7 +103,7 @@ class TraceableCallables:
                 self._compile_always(call.__code__)
         template = _frame_code()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
-        with contextlib.suppress(TypeError):  # without a weak reference, repeated for each call
+        with contextlib.suppress(TypeError):  # no weak reference is possible: repeat this for each call
             entry = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
             self._codes[id(anchor)] = entry
             return entry

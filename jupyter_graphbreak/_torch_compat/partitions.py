@@ -108,5 +108,5 @@ def _saved_for_backward(
 
 
 def stack_of(node: torch.fx.Node) -> tuple[StackEntry, ...]:
-    """Return the stack of the operation of the program that a node stems from, outermost entry first."""
+    """Return the stack of the program's operation that a node comes from, outermost entry first."""
     return tuple(read_stack(node.meta.get("stack_trace") or ""))

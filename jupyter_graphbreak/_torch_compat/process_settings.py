@@ -74,7 +74,7 @@ def _existing_functions(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
         yield owner, name
 
 
-#: Functions that register something with PyTorch which cannot be removed again.
+#: Functions that register something permanently with PyTorch.
 _REGISTRATION_FUNCTIONS = (
     ("torch.library", "Library.define"),
     ("torch.library", "Library.impl"),

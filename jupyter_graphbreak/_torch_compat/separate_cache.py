@@ -44,7 +44,7 @@ def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
 
 
 def forget_fx_wraps(number: int) -> None:
-    """Remove the names that :func:`copy_fx_wraps` registered for the copy with an id."""
+    """Remove the names that :func:`copy_fx_wraps` registered for the copy with the given id."""
     table = getattr(importlib.import_module("torch.fx._symbolic_trace"), "_wrapped_fns_to_patch", {})
     for key in [key for key in table if key[0] == number]:
         del table[key]
@@ -148,7 +148,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
 def _without_our_codes(
     codes: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
-    """Return ``isolated_conversion`` without the code of this package that a program calls at a break.
+    """Return ``isolated_conversion`` for all code except this package's own, which a program may call at a break.
 
     Dynamo would compile such code, which captures output for example, and count it.
     """
@@ -437,7 +437,7 @@ def _separate_wrapper_code() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _restored_module_hooks() -> Iterator[None]:
-    """Remove the hooks on all modules that a failed export leaves behind (torch 2.9)."""
+    """Remove the global module hooks that a failed export leaves behind (torch 2.9)."""
     variables = vars(importlib.import_module("torch.nn.modules.module"))
     tables = [table for name, table in variables.items() if name.startswith("_global_") and isinstance(table, dict)]
     copies = [dict(table) for table in tables]

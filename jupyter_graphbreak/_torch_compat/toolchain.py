@@ -24,7 +24,7 @@ def import_compilers() -> None:
 
 
 def require_support() -> None:
-    """Raise RuntimeError, with PyTorch's sentence, if it cannot compile with this version of Python."""
+    """Raise RuntimeError, with PyTorch's message, if PyTorch cannot compile with this version of Python."""
     eval_frame: Any = importlib.import_module("torch._dynamo.eval_frame")
     eval_frame.check_if_dynamo_supported()
 

@@ -22,7 +22,7 @@ _PRECISION_SETTINGS = ("emulate_precision_casts",)
 _CUDA_PRECISION_SETTINGS = (
     "eager_numerics.division_rounding", "eager_numerics.disable_ftz", "eager_numerics.use_pytorch_libdevice",
 )  # fmt: skip
-#: Shares of the memory that inductor would keep; with less, it computes more again in the backward pass.
+#: Shares of the memory that inductor would keep; with less, it recomputes more in the backward pass.
 _MEMORY_BUDGETS = (0.5, 0.2)
 #: The operation in a graph for a ``torch.autograd.Function``, which has its own setting.
 _CUSTOM_FUNCTION = "autograd_function_apply"

@@ -215,7 +215,7 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
 
 
 def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
-    """Return why a function was not compiled again.
+    """Return why a function was not recompiled.
 
     Parameters
     ----------
@@ -247,12 +247,12 @@ def _with_values(reason: SkipReason, **values: str) -> SkipReason:
 
 
 def enclosing_block(source: Source, line: int) -> SkipKind | None:
-    """Return the block around a line of a function that keeps a frame from resuming, if there is one."""
+    """Return the kind of the block around a line that keeps a frame from resuming, if there is such a block."""
     return next((_block_in(tree, line) for tree in _tree_at(source, line)), None)
 
 
 def block_enclosing_variadic_calls(source: Source, line: int, name: str) -> SkipKind | None:
-    """Return the block around the calls ``f(*args)`` in a function, if it is the same for all of them.
+    """Return the kind of block around the calls ``f(*args)`` in a function, if it is the same for all of them.
 
     This is for a break at such a call whose line is not known. ``line`` is the first line of the function.
     """
@@ -270,7 +270,7 @@ def _is_variadic(call: ast.Call) -> bool:
 
 
 def _tree_at(source: Source, line: int) -> Iterator[ast.Module]:
-    """Yield the tree of the part of a source that contains a line, with its lines as the source counts them."""
+    """Yield the tree of the part of a source that contains a line, with the line numbers of the source."""
     segment = next((s for s in source.segments if s.first_line <= line <= s.first_line + s.text.count("\n")), None)
     tree = parse_python(segment.text) if segment is not None else None
     if segment is not None and tree is not None:
@@ -304,7 +304,7 @@ def _is_in_protected_part(node: ast.Try, line: int) -> bool:
     return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for statement in body)
 
 
-#: The kinds of reasons that moving lines out of a block, or into a function, removes.
+#: The kinds of reasons that disappear if lines are moved out of a block, or into a function.
 _MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 
@@ -372,7 +372,7 @@ class SkipTable:
             self._add_skipped(None, name, location, reason, folded_break, setting)
 
     def add_limited(self, refusal: additions.FrameRefused, code: tuple[str, str, int]) -> None:
-        """Add a function that a limit prevented from being compiled again.
+        """Add a function that was not recompiled because of a limit.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class SkipTable:
         )
 
     def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can apply a reason's way out, which must not move lines of a library."""
+        """Return whether the user can follow the advice that a reason has; lines of a library cannot be moved."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:

@@ -368,7 +368,7 @@ class BreakTable:
         ]
 
     def what_if(self, torch: str | None) -> WhatIf:
-        """Return which breaks would have been errors under stricter settings, as far as the run shows it.
+        """Return which breaks would have been errors under stricter settings, as far as the run shows.
 
         Parameters
         ----------
@@ -424,7 +424,7 @@ class BreakTable:
             self._breaks.append(folded_break)
             same_line.append(folded_break)
         elif folded_break.location is not None and folded_break.location.column is None and location is not None:
-            folded_break.location = location  # this location may have columns, which tell it from others on the line
+            folded_break.location = location  # this one may have columns
         self._break_by_event[id(event)] = folded_break
         self._events.append((event, folded_break.ident))
         self._scopes.add_governed_break(occurrence.setting, folded_break.ident)
@@ -468,7 +468,7 @@ class BreakTable:
         )
 
     def _code_places(self, folded_break: FoldedBreak) -> list[CodePlace]:
-        """Return the stack of a break as places of code; it ends with the place of the break."""
+        """Return the stack of a break as places in the code; the last one is the place of the break."""
         files = self._sources.files()
         stack = list(folded_break.occurrences[0].stack)
         if folded_break.location is not None and stack[-1:] != [folded_break.location]:

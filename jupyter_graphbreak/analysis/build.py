@@ -238,7 +238,7 @@ class _PartBuilder:
 
 
 def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: SkipTable) -> None:
-    """Add the functions that Dynamo refused to begin or to compile again, except our own."""
+    """Add the functions that Dynamo refused to begin or to recompile, except our own."""
     for refusal, order in ledger.refusals:
         if (sources.module_path(refusal.filename or "") or "").startswith("jupyter_graphbreak/"):
             continue

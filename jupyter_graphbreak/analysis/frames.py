@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: The recorded branches of one question, each with the lines that run and those that are skipped.
+#: The recorded branches of a question such as ``is_compiling()``, each with the lines that run or are skipped.
 _Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
@@ -101,14 +101,14 @@ def _callers_by_frame(started: list[FrameLedger]) -> dict[str, str]:
 
 
 class _LogCallers:
-    """Infers callers from the breaks of earlier frames, because a log's stacks lack functions that run compiled."""
+    """Infers callers from the breaks of earlier frames, because a log's stacks lack compiled functions."""
 
     def __init__(self) -> None:
         self._frame_of_function: dict[tuple[str, str], str] = {}  # the last frame of a function that had a break
         self._frame_of_call: dict[tuple[str, str], str] = {}  # the last frame with a break inside a call of a function
 
     def caller(self, frame: FrameLedger) -> str | None:
-        """Return the frame that a frame resumes or that called it at a break; remember the frame for later calls."""
+        """Return the frame that this one resumes or that called it at a break; remember this one for later calls."""
         name, filename, _ = frame.code
         function = (plain_function(name), filename)
         caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
@@ -122,7 +122,7 @@ class _LogCallers:
 
 
 def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
-    """Return each question once per branch that its answer decides, or once if it decides none.
+    """Return questions such as ``is_compiling()``, once per branch that the answer decides, or once if it decides none.
 
     Dynamo traces a function again after a break and for each recompile, so the same branch is recorded repeatedly.
     """
@@ -166,5 +166,5 @@ def _locations_of_lines(sources: Sources, branch: StackEntry | None, lines: set[
     if branch is None:
         return []
     locations = (sources.location(branch.filename, line, branch.function) for line in sorted(lines))
-    # Leave out the text of the lines: the branch may be most of a function.
+    # Leave out the text of the lines: a branch may contain most of a function.
     return [replace(location, code=None) for location in locations if location is not None]

@@ -150,12 +150,12 @@ class GraphTable:
 
 
 def _line_only(location: Location | None) -> Location | None:
-    """Remove the text of a place: for ten thousand operations it would be half of the report."""
+    """Remove the text of a place: the texts of ten thousand operations would be half of the report."""
     return msgspec.structs.replace(location, code=None) if location is not None else None
 
 
 class _Traces:
-    """The call stacks of the operations of one graph, as recorded, or else the single line that its code names."""
+    """The call stacks of a graph's operations; without a recorded stack, only the line that the graph's code names."""
 
     def __init__(self, stacks: GraphStacks | None) -> None:
         self._stacks = [read_stack(text) for text in stacks.stacks] if stacks is not None else []
@@ -285,7 +285,7 @@ def parse_graph(code: str) -> GraphCode:
     for line in code.splitlines():
         text = line.strip()
         if _GRAPH_CLASS.match(line):
-            if in_forward:  # the classes of subgraphs follow the forward of the graph
+            if in_forward:  # the classes of subgraphs follow the graph's forward()
                 break
             continue
         if text.startswith("def forward("):
@@ -366,7 +366,7 @@ def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor 
 
 
 def _target(value: ast.expr, values: set[str]) -> str | None:
-    """Return the name of the function that an expression calls, ``None`` if it calls none, such as ``self.weight``."""
+    """Return the name of the function that an expression calls, ``None`` if it only reads ``self.weight``."""
     match value:
         case ast.Call(func=func):
             return _callee(func, values)

@@ -186,7 +186,7 @@ def _merged_spans(times: list[CompileTime]) -> list[_Span]:
 
 
 def _crowded_times(spans: Iterable[list[_Span]], ranks: int) -> list[tuple[float, float]]:
-    """Return the times, in order, in which more than half of the ranks compile."""
+    """Return the times, in order, during which more than half of the ranks compile."""
     changes = sorted(
         change for rank_spans in spans for span in rank_spans for change in ((span.start, 1), (span.end, -1))
     )

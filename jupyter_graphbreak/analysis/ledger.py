@@ -38,7 +38,7 @@ _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the repor
 _MAX_ERROR_LENGTH = 300
 #: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
-#: The beginnings of PyTorch's reasons for not compiling a frame again; the last two are from torch < 2.11.
+#: The beginnings of PyTorch's reasons for not recompiling a frame; the last two are from torch < 2.11.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
 
 
@@ -121,7 +121,7 @@ class FrameLedger:
         return self.metrics.get("graph_op_count") is not None
 
     def stack_from(self, event: BreakEvent) -> list[StackEntry]:
-        """Return the stack of an event from this frame inwards, without its callers; empty if the frame is not in it.
+        """Return the stack of an event from this frame inwards, without callers; empty if the stack lacks this frame.
 
         A log does not distinguish two functions of the same name that call each other.
         """
@@ -146,7 +146,7 @@ class FrameLedger:
 
     @property
     def given_up(self) -> BreakEvent | None:
-        """The event at which Dynamo gave the frame up, if it did."""
+        """The event at which Dynamo gave up on the frame, if it did."""
         return next((event for event in reversed(self.events) if event.failed), None)
 
 
@@ -201,7 +201,7 @@ class Ledger:
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
     def first_compilation_id(self, frame: FrameLedger) -> str | None:
-        """Return the id of the first compilation of a frame's code object, ``None`` if it is the frame itself."""
+        """Return the id of the first compilation of a frame's code object, ``None`` if this frame is the first."""
         first = next(
             (f for f in self.frames if f.key.frame == frame.key.frame and f.is_started and f is not frame), None
         )
@@ -404,7 +404,7 @@ class _LedgerReader:
             self.ledger.cudagraph_skips.append((frame, str(reason)))
 
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
-        """Return the ledger of a compile id; ``is_new`` starts a new one, since a reset of Dynamo reuses ids."""
+        """Return the ledger of a compile id; ``is_new`` starts a new one, since Dynamo reuses ids after a reset."""
         current = self._current.get(key)
         if current is not None and not (is_new and current.is_started):
             return current
@@ -463,7 +463,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
     if hooked_failure is None and last is not None and last.attempt == record.attempt:
-        last.failed = True  # in a log: Dynamo gave the frame up at the break it logged; an error is not logged earlier
+        last.failed = True  # in a log: Dynamo gave up at the break that it logged; an error is not logged earlier
         return
     conditions = hooked_failure or additions.Conditions()
     frame.events.append(
@@ -474,7 +474,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
 
 
 def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> messages.BreakMessage:
-    """Return an error's message with the callers of its frame added to its stack, which begins at the frame."""
+    """Return an error's message with the frame's callers added to the stack in it, which begins at the frame."""
     if not (frame.trace_stack and message.stack):
         return message
     *callers, own_entry = frame.trace_stack
@@ -485,14 +485,14 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
 
 
 def _mark_given_up(frame: FrameLedger) -> None:
-    """Mark a frame as given up if a break leaves it without code and resume function; torch < 2.11 records nothing."""
+    """Mark a frame as given up if a break leaves it with neither code nor resume function (torch < 2.11)."""
     has_result = frame.is_compiled or frame.resumes
     if frame.metrics and frame.events and frame.given_up is None and not has_result:
         frame.events[-1].failed = True
 
 
 def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
-    """Mark a run as having lost its metrics if it has graphs but, by the metrics, no compiled frame."""
+    """Mark a run as having lost its metrics if it has graphs although its metrics show no compiled frame."""
     if any(frame.is_compiled for frame in frames):
         return
     ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
@@ -512,7 +512,7 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
         if hooked != traced and (events == "Frames" or not hooked or not traced):
             sentences.append(f"{events} recorded by the hooks: {hooked}, by PyTorch's trace: {traced}.")
     compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
-    any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo counts a refused compilation as well
+    any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:
         sentences.append(f"Dynamo began {compilations} compilations, but none could be read.")
     if any(frame.metrics_lost for frame in ledger.started_frames):

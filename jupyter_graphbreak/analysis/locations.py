@@ -258,7 +258,7 @@ class Sources:
         return "library" if module_path is not None or filename.startswith("<") else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
-        """Return who owns the innermost frame of a stack; a frame of the standard library is its caller's.
+        """Return who owns the innermost frame of a stack; a frame of the standard library belongs to its caller.
 
         Parameters
         ----------
@@ -284,7 +284,7 @@ class Sources:
         return filename is not None and self.kind(filename) == "library"
 
     def files(self) -> dict[str, str]:
-        """Return the file name of each source, by source id; of a cell, that of the code below its magics."""
+        """Return the file name of each source, by source id; for a cell, the file name of the code below its magics."""
         files: dict[str, str] = {}
         for filename, ident in self._ids.items():
             if ident not in files or self.line_offset(filename) > self.line_offset(files[ident]):

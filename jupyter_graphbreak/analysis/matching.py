@@ -110,7 +110,7 @@ class ReusableCode:
         return bool(self.hidden) or any(map(self._is_left_out, parts))
 
     def figures(self) -> tuple[Summary, Timing]:
-        """Return the figures of the part of the run that the other run compiled as well."""
+        """Return the figures of the part of the run that the other run also compiled."""
         run = self._run
         left_out = {frame.id for frame in run.frames if self._is_left_out(frame)}
         frames = [frame for frame in run.frames if frame.id not in left_out]
@@ -171,7 +171,7 @@ class ReusableCode:
 
 
 def _source_paths(report: Report) -> dict[str, str]:
-    """Return for each source a name that stays the same as long as the source is not edited."""
+    """Return a name for each source that stays the same as long as the source is not edited."""
     return {source.id: source.path or source.name for source in reversed(report.sources)}
 
 
@@ -323,7 +323,7 @@ def _common_prefix_length(old: list[str], new: list[str]) -> int:
 
 
 def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest series of pairs, sorted by their first numbers, in which the second numbers rise as well."""
+    """Return the longest series of pairs, sorted by their first numbers, in which the second numbers also rise."""
     ends: list[int] = []  # for each length, the index of the last pair of the series with the lowest end
     predecessors: list[int] = []
     for index, (_, second) in enumerate(pairs):

@@ -47,8 +47,8 @@ _OPENING_SENTENCES = re.compile(
     + r"[^\n]*):\n\n"
 )
 
-#: What happened to the frame, from the message's opening sentence: ``resume`` after the break in a resume function;
-#: ``rest eager`` from the last possible point before it to the end; ``skip`` the whole frame, which runs eagerly.
+#: The fate of the frame, from the message's opening sentence. ``resume``: a resume function continues after the break;
+#: ``rest eager``: the frame runs eagerly from the last possible point before the break; ``skip``: it runs eagerly.
 Continuation = Literal["resume", "rest eager", "skip"]
 
 

@@ -70,7 +70,7 @@ def _costs(report: Report) -> dict[str, BreakCost]:
 
 
 def _first_graphs(report: Report) -> set[str]:
-    """Return the first graph of each call of a compiled function, which would exist without any break as well."""
+    """Return the first graph of each call of a compiled function, which would also exist without any break."""
     frames = {frame.id: frame for frame in report.frames}
     broken_in = {ident: frame.id for frame in reversed(report.frames) for ident in frame.breaks}
     broken_at = {resume.id: resume.break_ for resume in report.resumes}

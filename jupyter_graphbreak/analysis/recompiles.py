@@ -51,7 +51,7 @@ def guard_of(reason: str) -> str:
     return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
 
 
-#: The end of a guard on a size, and of every guard in releases of PyTorch that give no stack:
+#: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
 #: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
 _GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
 #: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.

@@ -15,7 +15,7 @@ _ADVICE_FOR_MODULE = "save `compiled._orig_mod.state_dict()`, or compile the mod
 _ADVICE_FOR_PARTS = "compile each part in place with `part.compile()`"
 #: How to repair files that are already saved.
 REPAIR_ADVICE = (
-    "A file that is saved already is repaired by `graphbreak checkpoint FILE -o NEW`, or by "
+    "A file that is already saved can be repaired with `graphbreak checkpoint FILE -o NEW`, or with "
     "`jupyter_graphbreak.repair_checkpoint(file, new)`."
 )
 

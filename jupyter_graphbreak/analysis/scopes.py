@@ -167,7 +167,7 @@ class ScopeTable:
         return Setting(inner.value, rules, inner.id, chain), None
 
     def add_governed_break(self, setting: Setting | None, break_id: str) -> None:
-        """Add a break to the breaks that the scope of its setting governed."""
+        """Add a break to those that were governed by the scope of the break's setting."""
         if setting is not None and setting.scope is not None:
             governed = self._breaks.setdefault(setting.scope, [])
             if break_id not in governed:

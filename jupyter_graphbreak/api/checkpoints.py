@@ -18,7 +18,7 @@ from jupyter_graphbreak.records.regular_files import atomic_replacement, open_re
 
 #: The prefix at the beginning of a name or after a dot.
 _WRAPPER_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
-#: The lists of names that optimizers keep.
+#: The keys under which optimizers keep lists of names.
 _LISTS_OF_NAMES = frozenset({"params", "param_names"})
 #: The attribute of a state dict with the versions of its modules.
 _VERSIONS = "_metadata"

@@ -49,7 +49,7 @@ _COMPILER_TIMEOUT_S = 60
 _VARIABLE_PREFIXES = ("TORCH", "TRITON", "CXX", "CC", "CUDA", "CPATH", "CPLUS", "LIBRARY_PATH", "LD_", "PATH", "CONDA")
 _REINSTALL_COMMAND = "pip install --force-reinstall"
 _FIX_FORBIDDEN_PROGRAMS = (
-    "The cache folder may forbid programs (a disk mounted with noexec does): set the variable "
+    "The cache folder may not allow programs to run (as on a disk mounted with noexec): set the variable "
     "TORCHINDUCTOR_CACHE_DIR to a folder elsewhere."
 )
 _MIN_FREE_BYTES = 1 << 30
@@ -279,7 +279,7 @@ def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
 
 @dataclass(frozen=True)
 class _CompilerFailure:
-    """Why compiled code does not run, and whether the compiler itself succeeded."""
+    """The reason why compiled code does not run, and whether the compiler itself succeeded."""
 
     error: str
     is_built: bool = False
@@ -287,7 +287,7 @@ class _CompilerFailure:
 
 def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
     """Compile code that includes headers, load it and call it; return the failure, or ``None``."""
-    # Compile in the cache folder, from which inductor loads its code, because programs may be forbidden there.
+    # Compile in the cache folder, from which inductor loads its code, because programs may not be allowed to run there.
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         source, library = Path(folder) / "probe.cpp", Path(folder) / "probe.so"
         source.write_text("".join(f"#include <{header}>\n" for header in headers) + _PROBE_SOURCE)
@@ -309,7 +309,7 @@ def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
 
 
 def _check_triton(*, is_verified: bool) -> tuple[Requirement, bool]:
-    """Check Triton; also return whether PyTorch's compiler cannot be imported because of it.
+    """Check Triton; also return whether it prevents the import of PyTorch's compiler.
 
     If importing Triton raises ImportError, PyTorch works without it; any other exception stops PyTorch.
     """
@@ -365,7 +365,7 @@ def _finding_on_unused_gpu(reason: str) -> Requirement:
     says = f"PyTorch is built for CUDA {torch.version.cuda}, but uses no GPU: {reason.rstrip('.')}."
     if shutil.which("nvidia-smi") is None:
         return Requirement("GPU", says)
-    return Requirement("GPU", says, "Compare the driver's version, which `nvidia-smi` prints, with PyTorch's CUDA.")
+    return Requirement("GPU", says, "Compare the driver's version, from `nvidia-smi`, with PyTorch's CUDA version.")
 
 
 def _check_compiled_function(device: torch.device) -> Requirement:

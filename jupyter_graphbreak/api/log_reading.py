@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.trace.processes import ProcessTrace
 
-#: Smaller logs are read faster without starting processes.
+#: Logs smaller than this are read faster without starting processes.
 _MIN_PARALLEL_BYTES = 64 << 20
 _MAX_WORKERS = 8
 _SIZE_FIELD_BYTES = 4

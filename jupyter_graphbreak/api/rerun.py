@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 #: The time limit, in seconds, for measuring or checking.
 _TIME_LIMIT_S = 120.0
-#: The shares of the time for breaks: if the report has recompiles as well, and if it has only recompiles.
+#: The shares of the time for breaks: if the report also has recompiles, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
 #: The share of the time limit after which no further entry is measured or checked, and few calls are timed.
 _SHARE_FOR_STARTING = 0.5
@@ -155,7 +155,7 @@ class Rerun:
 
     @_collecting_faults
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure the cost of the entries, and the savings of the remedies found before.
+        """Measure the cost of the entries, and the savings of the remedies found earlier.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ class Rerun:
 
     @contextlib.contextmanager
     def _noting_failures(self, activity: str) -> Iterator[None]:
-        """Add a note if an activity on an entry fails, so that the other entries follow."""
+        """Add a note instead of raising if an activity on an entry fails, so that the other entries still follow."""
         try:
             yield
         except TimeUpError:

@@ -49,7 +49,7 @@ def try_remedies(
     Otherwise each change is compiled with the function's backend and compared with the original function, on the given
     arguments and on arguments derived from them. ``report.remedies`` lists the changes with their verdicts.
 
-    A single call cannot show what makes PyTorch compile a function again. To try fixes of recompiles, make several
+    A single call cannot show what makes PyTorch recompile a function. To try fixes of recompiles, make several
     calls under :func:`jupyter_graphbreak.capture`, as in the second example.
 
     Parameters
@@ -234,8 +234,8 @@ def values(
     """Look at the values inside a compiled function, and find where NaN and Inf arise, forward and backward.
 
     The function runs on copies. The operations of its graphs run one by one, in place of the code that the backend
-    makes of them, so nothing in the function causes a break. The eager function runs as well, and so does the backend's
-    code: the report says which of them gives NaN or Inf. The backward pass begins at the results of the call. If the
+    makes of them, so nothing in the function causes a break. The eager function and the backend's code also run:
+    the report says which of them computes NaN or Inf. The backward pass begins at the results of the call. If the
     function would do something that a copy cannot contain, such as writing to a file, it is stopped before that:
     ``report.effects`` lists the effect, and there are no values.
 

@@ -117,7 +117,7 @@ class Run:
     def measure(self, seconds: float | None = None) -> Report:
         """Measure what compiling the entries of the block costs and saves.
 
-        After :meth:`try_remedies`, working remedies are measured as well.
+        After :meth:`try_remedies`, working remedies are also measured.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ def capture(
     Parameters
     ----------
     processes : bool
-        Whether to watch the processes that the block starts as well, such as the workers of a ``DataLoader`` or of
+        Whether to also watch the processes that the block starts, such as the workers of a ``DataLoader`` or of
         ``torch.multiprocessing``, or the ranks of ``torchrun``.
     entries : bool
         Whether to keep copies of each entry's arguments and state, so that remedies can be tried after the block.

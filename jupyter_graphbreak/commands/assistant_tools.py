@@ -197,7 +197,7 @@ class AssistantTools:
         arguments: Arguments = [],  # noqa: B006
         compile: Compile = False,  # noqa: A002, FBT002
     ) -> dict[str, Any]:
-        """Run a program once, then time its compiled calls on copies, compared with eager, with each break's cost."""
+        """Run a program once, then time its compiled calls and eager ones on copies, and measure each break's cost."""
         return self._run_script(path, arguments, "--cost", compiles=compile)
 
     def run_notebook(self, path: FilePath) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_p
 @click.option("--issue", is_flag=True, help="Print the text for PyTorch's bug report form instead of the script.")
 @click.option("--redact", is_flag=True, help="Replace the names and texts of the program.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
-@click.option("--seconds", type=float, metavar="N", help="The time limit after the program; by default 90 seconds.")
+@click.option("--seconds", type=float, metavar="N", help="The time limit after the program ends; by default 90.")
 @click.pass_context
 def repro_command(
     context: click.Context,
@@ -33,7 +33,7 @@ def repro_command(
     compiles: bool,
     seconds: float | None,
 ) -> int:
-    """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script of a finding.
+    """Run the Python program FILE, or MODULE as `python -m` does, and write a standalone script that shows a finding.
 
     The script has the functions involved, random inputs of the same kind and the settings. It is reduced step by step,
     and has run in its own process, in an empty folder. The calls of the program that are repeated for it are stopped

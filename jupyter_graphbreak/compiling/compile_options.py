@@ -36,7 +36,7 @@ class CompileOptions(msgspec.Struct, frozen=True):
 
 
 def ensure_compiled(fn: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
-    """Return the function compiled, or the function itself if it is compiled already."""
+    """Return a compiled version of a function, or the function itself if it is already compiled."""
     import torch
 
     if is_compiled(fn):

@@ -279,7 +279,7 @@ class CompiledCalls:
                 self._exit_stack.enter("placing warnings", warnings_at_own_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
                 if self._exit_stack.complete:
-                    self._exit_stack.complete = False  # a second attempt would fail as well
+                    self._exit_stack.complete = False  # a second attempt would also fail
                     with suppress_faults("preparing to compile", self._on_fault):
                         self_test_hiding()
                         self._caller = compile_caller(self._options.arguments())

@@ -61,7 +61,8 @@ _READING_NAMES = frozenset(
     {"item", "tolist", "numpy", "detach", "cpu", "shape", "size", "dim", "ndim", "numel", "dtype", "device", "append",
      "extend", "add_scalar", "format", "join", "info", "debug", "warning", "write"}
 )  # fmt: skip
-#: Sets of names that together count as driving. In a graph, ``torch.full`` turns Python's random integers into floats.
+#: A function that uses all names of one of these sets counts as a driver. In a graph, ``torch.full`` turns Python's
+#: random integers into floats.
 _DRIVING_PAIRS = ({"autograd", "grad"}, {"inspect", "stack"}, {"full", "randint"}, {"full", "randrange"})
 #: The names in ``_READING_NAMES`` that extract values from a tensor.
 _EXTRACTING_NAMES = frozenset({"item", "tolist", "numpy"})
@@ -293,7 +294,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
 def _drives(value: Any) -> bool:
     """Return whether an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
 
-    A class with a finalizer counts as well.
+    A class with a finalizer also counts.
     """
     class_ = type(value)
     if is_instance(value, type):  # while tracing, Dynamo creates its own instance and drops it

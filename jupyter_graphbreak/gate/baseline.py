@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FORMAT_VERSION = 1
 _MEMORY_ADDRESS = re.compile(r"0x[0-9a-f]+")  # differs in every run
 _STRING_LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"' r"|'[^']*'")
-#: A line with more dots outside strings is refused; keys have at most two parts.
+#: A line with more dots than this outside strings is refused; keys have at most two parts.
 _MAX_DOTS_IN_KEY = 10
 _FILE_HEADER = """\
 # Graph breaks that are allowed here. `graphbreak ... --baseline FILE` fails on any other break;

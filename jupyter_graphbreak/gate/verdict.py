@@ -109,7 +109,7 @@ def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
 
 
 def _changed_versions(baseline: Baseline, current: Baseline) -> dict[str, tuple[str, str]]:
-    """Return the old and new versions that differ, of libraries that both name; local builds of a release are equal."""
+    """Return the old and new versions of the libraries that changed; local builds of a release count as equal."""
     before, after = ({"torch": allowed.torch, **allowed.libraries} for allowed in (baseline, current))
     pairs = {name: (before[name].partition("+")[0], after[name].partition("+")[0]) for name in before if name in after}
     return {name: (old, new) for name, (old, new) in pairs.items() if old and new and old != new}

@@ -115,7 +115,7 @@ class CellRuns:
             with faults.suppress_faults("making the report", observation.report_failure):
                 observation.close(error, lambda report: self._with_changes(self._with_notes(report), observation))
                 self._keep_remedies(observation)
-        except KeyboardInterrupt as interrupt:  # deferred until the report is made, it still ends the cell
+        except KeyboardInterrupt as interrupt:  # deferred until the report is made; it still ends the cell
             self._show_interrupt(interrupt, result)
         finally:
             with faults.suppress_faults("undoing our changes"):
@@ -327,7 +327,7 @@ def _note_plan(observation: Observation, plan: Plan, reason: str) -> None:
 
 
 def _has_dynamo_events(report: Report) -> bool:
-    """Return whether Dynamo compiled, broke, skipped or failed anything."""
+    """Return whether Dynamo captured a graph, broke one, skipped a function or failed."""
     summary = report.summary
     return bool(summary.graphs or summary.breaks or summary.skipped or summary.errors or report.recompiles)
 

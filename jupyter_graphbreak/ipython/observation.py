@@ -323,7 +323,7 @@ class Observation:
             self._exit_stack.contexts.close()
 
     def undo(self) -> None:
-        """Undo the changes of the observation that have not been undone yet."""
+        """Undo those changes of the observation that are still in effect."""
         self._exit_stack.contexts.close()
 
     def _note_error(self, error: BaseException | None) -> None:
@@ -337,7 +337,7 @@ class Observation:
             self._children = processes_in(self._folder, self._cells.find)
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
-        """Return the report with the results of rerunning entries on copies, whose output is hidden."""
+        """Rerun entries on copies, with their output hidden, and return the report with the results."""
         from msgspec.structs import replace
 
         from jupyter_graphbreak._torch_compat.default_device import default_device

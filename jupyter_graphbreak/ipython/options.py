@@ -46,7 +46,7 @@ class Options(msgspec.Struct, frozen=True):
     remedies : bool
         Whether to try changes that remove the breaks.
     patch : str or None
-        The path of a unified diff to try as well.
+        The path of a unified diff that is also tried.
     cost : bool
         Whether to measure the cost and benefit of compiling.
     check : bool

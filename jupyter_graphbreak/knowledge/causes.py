@@ -69,7 +69,7 @@ _GROUPS_STEP = ManualStep(
     "Decide whether the groups can be formed before the compiled function: their number depends on the data."
 )
 _BACKWARD_STEP = ManualStep(
-    "Decide where the compiled part ends: compile the forward pass, call backward() and the optimizer after it.",
+    "Decide where the compiled part ends: compile the forward pass, and call backward() and the optimizer after it.",
     is_where_to_end=True,
 )
 _REQUIRES_GRAD_STEP = ManualStep(
@@ -910,8 +910,8 @@ CAUSES = (
         "GB0246",
         ("Attempted to use `torch.nn.functional.one_hot` with data-dependent output shape",),
         title="`one_hot` without `num_classes`",
-        advice="give one_hot its num_classes",
-        manual_step=ManualStep("Decide how many classes there are, and give one_hot its num_classes."),
+        advice="pass num_classes to one_hot",
+        manual_step=ManualStep("Decide how many classes there are, and pass num_classes to one_hot."),
     ),
     KnownCause(
         "GB0247",
@@ -1424,7 +1424,7 @@ CAUSES = (
 #: Functions whose calls break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
-        # Dynamo computes the operator with the tensor, and PyTorch refuses; it formats with a method after the graph.
+        # Dynamo evaluates ``%`` with the tensor, which PyTorch refuses; it calls ``format()`` after the graph.
         pattern=r"""^[rRuU]?(["']).*\1\s*%""",
         causes=("GB0033", "GB0088", "GB0208"),
         title="Tensor formatted with `%`",
@@ -1513,7 +1513,7 @@ CALLS = (
         pattern=r"\.generate\(",
         title="`generate()`",
         manual_step=ManualStep(
-            "Decide to compile the model's forward instead: generate() is a loop whose end depends on the data."
+            "Decide whether to compile the model's forward instead: generate() is a loop whose end depends on the data."
         ),
         page="where_to_compile.md#generate",
     ),
@@ -1522,7 +1522,7 @@ CALLS = (
         pattern=r"(?<![\w.])random\.(random|choices?|sample|shuffle|gauss|normalvariate|expovariate)\(",
         title="Random number from Python's `random`",
         advice="draw before the call and pass the number, or draw with torch.rand()",
-        manual_step=ManualStep("Decide to draw before the call and to pass the number, or to draw with torch.rand()."),
+        manual_step=ManualStep("Decide whether to draw before the call and pass the number, or use torch.rand()."),
     ),
     KnownCall(
         pattern=r"\bset\(|\bfrozenset\(",

@@ -72,8 +72,8 @@ LAYER_OF_TORCH = SkipReason(
 _RESET_DYNAMO = "reset Dynamo: torch._dynamo.reset(), or --fresh in a notebook"
 REMEMBERED = SkipReason(
     "remembered",
-    "Dynamo skips it because of an earlier call: it could not compile it, found no tensor operation in it, or, before "
-    "torch 2.14, a mode such as a FLOP counter was on",
+    "Dynamo skips it because of an earlier call: compiling failed, it had no tensor operation, or, before torch 2.14, "
+    "a mode such as a FLOP counter was on",
     _RESET_DYNAMO,
     page="skipped.md#remembered-skips-an-earlier-call-a-mode",
 )

@@ -245,7 +245,7 @@ _SPECAUGMENT = KnownSwitch(
     undo="set apply_spec_augment = True in the model's configuration",
     result_difference="features are no longer masked in training",
     source="https://huggingface.co/docs/transformers/model_doc/wav2vec2",
-    measurements=(SwitchMeasurement("Wav2Vec2Model in training, with layerdrop = 0 as well", "5.23.0", 5, 2),),
+    measurements=(SwitchMeasurement("Wav2Vec2Model in training, also with layerdrop = 0", "5.23.0", 5, 2),),
 )
 SWITCHES = (
     _TENSORLY, _GP_CHECKS, _GP_KERNELS, _METRIC_CHECKS, _SELF_LOOPS, _POOL_SIZE, _BEGIN_INDEX, _TRANSFORMERS_CHECKS,

@@ -251,12 +251,12 @@ def _with_variable_in_shell(original: Callable[[Any], int]) -> Any:
 
 
 def _variable_command(folder: str | None) -> str:
-    """Return the beginning of a shell's command that sets the variable; it adds no line to the command."""
+    """Return the beginning of a shell command that sets the variable, without a line break."""
     return f"unset {_TRACE_VARIABLE}; " if folder is None else f"export {_TRACE_VARIABLE}={shlex.quote(folder)}; "
 
 
 def original_command(command: str) -> str:
-    """Return a shell's command as the user's program passed it to ``os.system``."""
+    """Return a shell command as the user's program passed it to ``os.system``."""
     for folder in (None, *(block.folder for block in _blocks)):
         command = command.removeprefix(_variable_command(folder))
     return command

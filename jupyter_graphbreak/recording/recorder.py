@@ -351,7 +351,7 @@ def _record_of(addition: Addition) -> Record:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an exception, or its argument types if the message would need the user's code to run."""
+    """Return the message of an exception, or its argument types if making the message would run the user's code."""
     if any(map(_needs_user_code, error.args)):
         return ", ".join(type(argument).__name__ for argument in error.args)
     try:
@@ -371,6 +371,6 @@ def _folders() -> dict[str, str]:
     """Return the folders to which paths in a report are relative."""
     folders = {}
     for name, find in (("folder", Path.cwd), ("home", Path.home)):
-        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, the user has no home
+        with contextlib.suppress(OSError, RuntimeError):  # the working directory is deleted, or the user has no home
             folders[name] = str(find())
     return folders

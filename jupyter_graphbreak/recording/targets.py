@@ -215,7 +215,7 @@ def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _container_items(value: Any) -> list[Any]:
-    """Return the first items of a container, or the first values of a dict, without methods of its class."""
+    """Return the first items of a container, or the first values of a dict, without calling methods of its class."""
     for container_type in (list, tuple, set, frozenset, deque, dict):
         if is_instance(value, container_type):
             with contextlib.suppress(RuntimeError):  # another thread changes it

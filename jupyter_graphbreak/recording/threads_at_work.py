@@ -24,7 +24,7 @@ def thread_at_work(filenames: Container[str] = ()) -> str | None:
     Parameters
     ----------
     filenames : container of str
-        Library files whose code counts as well.
+        Library files whose code also counts.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way

@@ -47,7 +47,7 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
-#: Greater than any time that a log can have.
+#: An upper bound of the times in a log.
 _MAX_TIME = 1e11
 
 #: Keys of the envelope that describe the origin of a record, not its content.

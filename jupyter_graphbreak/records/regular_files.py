@@ -36,7 +36,7 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> io.FileIO:
     OSError
         If the path cannot be opened or is not a regular file.
     """
-    _require_regular(path, Path(path).stat(follow_symlinks=follow_links))  # first: opening a device may have effects
+    _require_regular(path, Path(path).stat(follow_symlinks=follow_links))  # before opening, which can affect a device
     flags = _FLAGS if follow_links else _FLAGS | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(path, flags)
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import CompileKey, Record, StackEntry
 
-#: Longer functions are truncated.
+#: Functions longer than this are truncated.
 _MAX_LINES = 2000
 
 
@@ -44,7 +44,7 @@ FindCell = Callable[[str], CellText | None]
 
 
 class _Mention(NamedTuple):
-    """A place that a record mentions. Of libraries, only functions with a mention of the part ``happened`` are kept."""
+    """A place that a record mentions. A library function is kept only if a mention of it has the part ``happened``."""
 
     filename: str
     line: int | None
@@ -132,7 +132,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
-    """Yield the places that a readable record mentions; ``given_up`` is true if its frame has no compiled code."""
+    """Yield the places that a readable record mentions; ``given_up``: the record's frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -175,7 +175,7 @@ def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given
     stack = event.whole_stack
     happened: list[StackEntry] = stack[-1:]
     if given_up:
-        happened = [*event.stack[:1], *happened]  # the function that Dynamo gave up: its blocks explain why
+        happened = [*event.stack[:1], *happened]  # the function on which Dynamo gave up: its blocks explain why
     for entry in stack:
         yield from _entry_mentions((entry,), "happened" if any(entry is other for other in happened) else "passed")
 

@@ -105,7 +105,7 @@ class MemoryLine(msgspec.Struct, frozen=True):
 
 
 class MemoryGrowth(msgspec.Struct, frozen=True):
-    """The memory that each of several calls in a row keeps: a leak if the calls continue.
+    """The memory that each of several calls in a row keeps, which is a leak if further calls keep as much.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ class Alternative(msgspec.Struct, frozen=True):
     before: Spread
 
 
-#: What is compiled at once. ``whole``: the whole model; ``blocks``: each block in place; ``nested``: the whole model,
+#: The unit of compilation. ``whole``: the whole model; ``blocks``: each block in place; ``nested``: the whole model,
 #: with each block as a nested region.
 Way = Literal["whole", "blocks", "nested"]
 

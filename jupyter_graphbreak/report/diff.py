@@ -52,7 +52,7 @@ class BreakChange(msgspec.Struct, frozen=True):
 
 
 class Reused(msgspec.Struct, frozen=True):
-    """A function that one of two runs compiled while the other reused its code from earlier.
+    """A function that one of two runs compiled while the other reused code that was compiled earlier.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class RankCompiling(msgspec.Struct, frozen=True):
-    """When one rank compiled, and for how long; the times count from the job's first compilation.
+    """The times at which one rank compiled, and their sum; they count from the job's first compilation.
 
     Parameters
     ----------

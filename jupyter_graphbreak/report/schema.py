@@ -152,7 +152,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """The reason of a break as PyTorch names it: its GB id in the registry of graph breaks, and its type."""
+    """The reason for a break as PyTorch names it: its GB id in the registry of graph breaks, and its type."""
 
     gb_id: str | None
     gb_type: str
@@ -403,7 +403,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The effect that stricter settings would have had in this run, as far as the run shows it.
+    """The effect that stricter settings would have had in this run, as far as the run shows.
 
     Parameters
     ----------
@@ -513,7 +513,7 @@ EffectKind = Literal["file", "network", "process", "database", "state"]
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """An effect of a function outside the objects that can be copied.
+    """An effect of a function on something other than the objects that can be copied.
 
     Parameters
     ----------

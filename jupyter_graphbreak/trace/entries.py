@@ -30,7 +30,7 @@ _ENTRY_PREFIX = re.compile(
 )
 _LAUNCHER_TAG = re.compile(rb"\[[\w.-]{1,40}\]: ?")
 _FIRST_KEY = re.compile(rb'\{"(\w+)"')
-#: The maximum number of different tags of launchers; a line with any further tag belongs to no entry.
+#: The maximum number of different launcher tags; a line with any further tag belongs to no entry.
 _MAX_TAGS = 4096
 #: The number of lines between checks of the time.
 _LINES_PER_TIME_CHECK = 1024

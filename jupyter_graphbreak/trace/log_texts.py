@@ -303,7 +303,7 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
                 yield from started[key]
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
-                    # The function that Dynamo gave up; its blocks show why.
+                    # The function on which Dynamo gave up: its blocks show why.
                     yield from (place._replace(part="happened") for place in started.get(key, [])[-1:])
                 if record.payload not in seen:
                     seen.add(record.payload)

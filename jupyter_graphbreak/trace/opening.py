@@ -56,7 +56,7 @@ def open_trace(
         file.seek(0)
         counted = _buffered(_CountingReader(file, on_read))
         if first.startswith(_GZIP):
-            unpacking = gzip.GzipFile(fileobj=counted)  # has its own buffer; data before damage is not lost
+            unpacking = gzip.GzipFile(fileobj=counted)  # it has its own buffer: data before damage is not lost
             yield cast("BinaryIO", _LimitedReader(unpacking, _max_size(file, limits)))
         elif first == _ZSTD:
             reader = zstandard.ZstdDecompressor().stream_reader(counted, read_across_frames=True)

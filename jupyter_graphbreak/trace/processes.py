@@ -110,7 +110,7 @@ def validated(record: Record) -> Record | None:
 _WANTED_ENTRIES = NEEDED_ENTRIES | {"artifact:torch_version", "str"}
 #: Beyond this total number of characters of code, graphs are listed without operations, to limit memory.
 _MAX_CODE = 24 << 20
-#: PyTorch's messages about breaks and errors, with stacks, are shorter.
+#: PyTorch's messages about breaks and errors, with stacks, are shorter than this.
 _MAX_MESSAGE = 1 << 20
 #: The maximum number of compilations of one process whose times are kept.
 _MAX_COMPILE_TIMES = 4096

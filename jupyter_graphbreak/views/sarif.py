@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SCHEMA_PAGE = "https://json.schemastore.org/sarif-2.1.0.json"
 _PROJECT_PAGE = "https://pypi.org/project/jupyter-graphbreak/"
 
-#: Limits: fixes per break, characters per fix and of all fixes. A longer fix was not written by us, or is truncated.
+#: Limits: fixes per break, characters per fix and of all fixes. A fix longer than this is not ours, or is truncated.
 _MAX_FIXES, _MAX_FIX, _MAX_FIX_TEXT = 20, 200_000, 4_000_000
 
 

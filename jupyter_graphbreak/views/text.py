@@ -328,7 +328,7 @@ def _figures_line(report: Report) -> list[str]:
 
 
 def _measurement_lines(report: Report) -> list[str]:
-    """Return lines about how much of the run was compiled, whether that pays, and whether the result is right."""
+    """Return lines about how much of the run was compiled, whether that pays off, and whether the result is right."""
     sentences = [row.label for row in about(report)]
     sentences += [row.label for section in measurements(report) for row in section.rows]
     return [line for sentence in sentences[:_MAX_ITEMS] for line in wrap("", sentence, indent="")]
@@ -479,7 +479,7 @@ def _eager_function_lines(report: Report) -> list[str]:
 
 
 def _recompile_lines(report: Report) -> list[str]:
-    """Return for each recompiled function its variations, its lines, and advice that the verdict does not give."""
+    """Return, for each recompiled function, its variations and lines, and advice that the verdict does not give."""
     lines, verdict_text = [], verdict(report).text
     for recompilation in listed_recompilations(report)[:_MAX_ITEMS]:
         where = recompilation.function if recompilation.is_merged else place(report, recompilation.location)

@@ -11,7 +11,7 @@ import pytest
 import snowballstemmer  # type: ignore[import-untyped] # it ships no types
 
 from jupyter_graphbreak.knowledge.causes import CAUSES
-from notebooks import cause_pages, known_bugs
+from notebooks import cause_pages, constructs, known_bugs
 
 #: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
 _HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
@@ -164,7 +164,7 @@ AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
-Tensor subclass with a __new__ of its own | common_breaks#in-pytorch-and-numpy | super()
+Tensor subclass with a __new__ of its own | traced#sparse-nested-quantized-tensors-subclasses | call `super()`
 TensorClass.clone() breaks the graph | case_studies#a-constructor-with-checks-tensordict | __new__
 e3nn Gate, MACE | case_studies#a-gate-of-an-equivariant-network-e3nn | argmax
 assert breaks the graph in pytest only | ci#an-assert-in-the-file-of-a-test | rewrites it
@@ -209,8 +209,8 @@ autograd.grad of a returned intermediate value | messages#gradients-inference-mo
 custom operator: no autograd formula was registered | messages#gradients-inference-mode | register_autograd
 energy and forces with create_graph | training#a-gradient-of-a-gradient | grad_and_value
 retain_grad on an intermediate value | training#what-breaks-in-training-code | retain_grad()
-per-sample gradients with functional_call | common_breaks#in-pytorch-and-numpy | gradients of each sample
-does a spectrogram break? | common_breaks#in-pytorch-and-numpy | istft
+per-sample gradients with functional_call | traced#gradients-autograd-function-torch-func | gradients of each sample
+does a spectrogram break? | traced#tensors-functions-properties-indices | istft
 custom operator returns its input | escape_hatches#custom-operators-one-opaque-operation | must not be an input
 arguments that are views of one another | messages#custom-operators | ViewMeta
 OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
@@ -229,7 +229,7 @@ LayerDrop: is the random choice fixed? | questions#results | drawn in each call
 rows differ with the size of the batch | cost#is-the-result-right | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
-first request of a server is slow | compile_time#a-server-compile-before-the-first-request | each of these is a guard
+first request of a server is slow | compile_time#a-server-compile-before-the-first-request | guards check each
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
@@ -263,7 +263,7 @@ spawned processes without a main guard | compile_time#worker-processes | __main_
 A different number of tensors was saved | messages#gradients-inference-mode | a size became dynamic
 recomputation uses another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | checkpoint inside
 checkpoint around a compiled block | training#what-breaks-in-training-code | mark the sizes that vary
-torch.manual_seed in forward | training#what-breaks-in-training-code | To call before the compiled function
+torch.manual_seed in forward | training#what-breaks-in-training-code | Before the compiled function
 full_backward_hook ignored, wrong gradients | training#a-hook-that-never-runs | silently wrong
 torch.compiler.disable on a hook with module.compile() | training#a-hook-that-never-runs | runs in each call
 CheckpointWrapper: _orig_mod in keys of DCP | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | block.compile()
@@ -273,8 +273,8 @@ strict inside lenient | error_on_graph_break#fullgraph-cannot-be-softened | is a
 class statement in compiled code runs it eagerly | causes/gb8977 | resumes after the class
 items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-as-an-argument | Pass the dict
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
-NumPy's astype in compiled code breaks | common_breaks#in-pytorch-and-numpy | .astype(int)
-self.__dict__ assignment breaks | common_breaks#suspected-but-no-break | __dict__["mark"]
+NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
+self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | compiles anyway
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
 max-autotune inside another torch.compile | questions#nothing-is-compiled | The outer one
@@ -305,8 +305,8 @@ knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges be
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
 with torch.cuda.device(x.device.index) | causes/gb0142#with-torch-device | has a rule for
 time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
-filter, zip_longest, os.environ in forward | common_breaks#suspected-but-no-break | `os.environ.get`
-weight_norm, non_blocking copies | common_breaks#in-pytorch-and-numpy | set_priority
+filter in forward | traced#built-in-functions | `filter(f, values)`
+does weight_norm break? | traced#layers-and-losses | nn.utils.parametrizations
 a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
@@ -367,9 +367,9 @@ two attributes compared with `is` | errors#nothing-raises-but-the-result-differs
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
-a comprehension on Python 3.12 | common_breaks#in-plain-python | Before Python 3.12
-json, uuid, hashlib in forward | common_breaks#in-python-s-standard-library | Which functions are traced
-any() of a generator expression | common_breaks#in-plain-python | is used up inside
+a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
+json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
+any(n > 1 for n in sizes) | traced#built-in-functions | a generator expression
 another prompt compiles again in ComfyUI | libraries#comfyui | is a size
 DeepSpeed with ZeRO 3 | libraries#deepspeed | gathers parameters in hooks
 jit_compile=True in Keras | libraries#keras | stays eager
@@ -436,7 +436,7 @@ compile() unexpected keyword 'optimizer' | messages#in-the-call-or-in-a-setting 
 NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
-One or more background workers are no longer alive | libraries#nnu-net | read the first one above
+One or more background workers are no longer alive | libraries#nnu-net | read the first error above
 cuda:1 does not use the cache of cuda:0 | compile_time#kept-on-disk-the-second-start | CUDA_VISIBLE_DEVICES
 model, block or training step: which one? | where_to_compile | repeats a block
 a setting has no effect in a worker thread | settings#a-setting-holds-in-its-thread-only | copy of the context
@@ -474,7 +474,7 @@ what speed-up can I expect? | cost#how-much-faster-will-it-be-on-a-cpu | 163 mod
 does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be-on-a-cpu | get_num_threads
 calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
 the process needs more memory after compiling | cost#out-of-memory-only-when-compiled | about 130 MB
-backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | one that breaks
+backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
 compiled.training is True in eval mode | where_to_compile#the-model | in the right mode
@@ -489,7 +489,7 @@ does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
 is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
-EasyDict in a compiled function | common_breaks#in-plain-python | argparse.Namespace
+EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
 the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
 does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | pads nothing by itself
@@ -500,12 +500,12 @@ cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
 np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
-BatchNorm in training mode | common_breaks#in-pytorch-and-numpy | sparse=True
+BatchNorm in training mode | traced#layers-and-losses | `nn.BatchNorm1d`
 torch._dynamo.reset() | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | or its old name
 tensorrt as a backend | cost#which-backend-one-of-your-own | openvino
 fill the cache in a Docker build | compile_time#kept-on-disk-the-second-start | the same model of GPU
 compile_times() | compile_time#what-takes-the-time | of all compilations so far
-wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every so many steps
+wandb.log in a training step | libraries#wandb-tensorboard-mlflow | every few steps
 run it on a phone | frontends | ExecuTorch
 is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compile` only
 pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
@@ -516,8 +516,8 @@ what does set_default_backend do? | settings#functions-of-torch-compiler-and-tor
 forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
 a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
 math.sqrt of a tensor | causes/gb0033 | Use the function of torch
-for layer in self.layers: does it break? | common_breaks#in-pytorch-and-numpy | nn.ModuleList
-the random module in a model | common_breaks#in-python-s-standard-library | random.choice
+for layer in self.layers: does it break? | traced#modules-and-hooks | nn.ModuleList
+the random module in a model | traced#random-numbers-and-distributions | random.choice
 module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler | came with 2.0
 tv_tensors.Image breaks | libraries#torchvision-timm | as_subclass(torch.Tensor)
 LightningCLI | libraries#lightning-and-fabric | the network inside the module
@@ -529,8 +529,8 @@ a mocked method is not seen | errors#nothing-raises-but-the-result-differs | pat
 set_default_dtype is ignored by torch.randn | errors#nothing-raises-but-the-result-differs | `dtype=`
 an operator's output size depends on data | escape_hatches#custom-operators-one-opaque-operation | new_dynamic_size
 GAN: compile generator and discriminator | training#what-breaks-in-training-code | GANs, adversarial training
-vmap of the apply of an autograd.Function | common_breaks#in-pytorch-and-numpy | breaks: *Unsupported hasattr call*
-does nn.init inside forward break the graph? | common_breaks#in-pytorch-and-numpy | kaiming_normal_
+vmap of the apply of an autograd.Function | traced#gradients-autograd-function-torch-func | Unsupported hasattr call
+does nn.init inside forward break the graph? | traced#random-numbers-and-distributions | kaiming_normal_
 is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-length | without a copy of it
 vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
@@ -611,6 +611,26 @@ Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be
 No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler | TRITON_LIBCUDA_PATH
 torch.export of RetinaNet | libraries#detectors | 10_000
 does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
+Unsupported: call_method ListVariable() copy [] {} | traced#lists-and-tuples | `values.copy()`
+call_function BuiltinVariable(zip) with an object of mine | traced#classes | `__getitem__` only
+is a set of enums supported? | traced#dicts-sets-enums-collections | a member of an `Enum` as a key
+super().__setattr__ non-function or method super | traced#classes | slot wrapper '__setattr__'
+random.Random(seed) in compiled code | traced#random-numbers-and-distributions | the same number in each call
+sig.bind(*args) breaks | traced#the-standard-library | UserDefinedObjectVariable(Signature) bind
+torch.compile does not support sparse Tensors | traced#sparse-nested-quantized-tensors-subclasses | `to_dense()` before
+functools.partial as an argument | traced#itertools-functools-operator | FunctoolsPartialVariable
+class defined in the function, LOAD_BUILD_CLASS | traced#classes | Move the class out
+are generators supported? | traced#branches-loops-generators-exceptions-with | used up inside
+np.linalg.norm in a compiled function | traced#numpy | np.einsum
+hasattr tracing is unsupported | traced#numbers-attributes-types | PythonModuleVariable
+clip_grad_norm_ in the compiled step | traced#training-steps-autocast-checkpointing | nn.utils.clip_grad_norm_
+FunctionCtx.set_materialize_grads breaks | traced#gradients-autograd-function-torch-func | ctx.mark_non_differentiable
+BUILD_SET op is unsupported | traced#dicts-sets-enums-collections | a set comprehension
+is layer == self.layer0 traced? | traced#modules-and-hooks | NNModuleVariable() <built-in function eq>
+x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-number-or-a-shape | index_select(0, i)
+vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_batchedtensor
+call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
+random.random() breaks, and randint does not? | traced#random-numbers-and-distributions | draws the same number
 """
 
 
@@ -623,7 +643,7 @@ def _section(page: str, anchor: str) -> str:
     """Return a section of a page from its heading on, in Markdown."""
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
-    text = known_bugs.with_lists(text)
+    text = constructs.with_tables(known_bugs.with_lists(text))
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

@@ -138,7 +138,7 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
 
     def observation(call: WatchedCall) -> BreakSeen | None:
         error = call.argument("exc")  # torch >= 2.11
-        if getattr(error, "logged", False):  # the original returns immediately as well
+        if getattr(error, "logged", False):  # the original also returns immediately
             return None
         stack = getattr(error, "real_stack", None)
         if stack is None:
@@ -250,7 +250,7 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     tracing = importlib.import_module("torch._guards").TracingContext
-    #: Dynamo gives no stack to operations that enter or leave a context, such as autocast.
+    #: Dynamo records no stack for operations that enter or leave a context, such as autocast.
     created: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def keep_stack(call: WatchedCall) -> None:

@@ -288,7 +288,7 @@ def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
         return False
     code = function.__code__
     is_in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
-    # Decorators of methods define functions of self, or of all arguments.
+    # A decorator of a method defines a function whose parameters begin with self, or are only *args.
     return is_in_class or not code.co_argcount or code.co_varnames[0] == "self"
 
 

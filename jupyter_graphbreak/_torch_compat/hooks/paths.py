@@ -33,7 +33,7 @@ _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
 _UNCONDITIONAL_JUMPS = frozenset({"JUMP_ABSOLUTE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD"})
-#: A function with more instructions is not searched for the place where two branches meet.
+#: A function with more instructions than this is not searched for the place where two branches meet.
 _MAX_INSTRUCTIONS = 20_000
 #: At most this many values are followed at the same time, and this many lines of one branch are recorded.
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
@@ -41,7 +41,7 @@ _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 @contextlib.contextmanager
 def watch_paths(observer: Observer) -> Iterator[None]:
-    """Record questions that are answered differently while compiling, and the lines that run or are skipped."""
+    """Record calls such as ``is_compiling()`` whose answer differs while compiling, and the lines that depend on it."""
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
@@ -67,7 +67,7 @@ def watch_paths(observer: Observer) -> Iterator[None]:
 
 
 def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
-    """Make Dynamo answer questions on this thread as uncompiled code would, while the context is open.
+    """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would, on this thread, in the context.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class _AnswerFollower:
         return unique_variable
 
     def question_of(self, tracer: Any) -> AnswerDiffers | None:
-        """Return the question whose answer is on top of the stack."""
+        """Return the question, such as ``is_compiling()``, whose answer is on top of the stack."""
         if not tracer.stack:
             return None
         variable, answer = self._followed.get(id(tracer.stack[-1]), (None, None))
@@ -196,7 +196,7 @@ class _TracerSteps:
             return
         instruction = tracer.instructions[index]
         for branch in self._open:
-            if index == branch.eager_target:  # compiled code runs this instruction as well
+            if index == branch.eager_target:  # compiled code also runs this instruction
                 branch.skipped = []
         self._close_branches(lambda branch: index in {branch.eager_target, branch.merge_point})
         targets = self._following_indices(index)

@@ -125,7 +125,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         reason = result.skip_reason
         if reason is None or result.guarded_code is not None:
             return None
-        if result.apply_to_code:  # false since torch 2.14 if a mode is on: the next call is compiled again
+        if result.apply_to_code:  # false since torch 2.14 if a mode is on: Dynamo tries again at the next call
             keep_reason(frame.f_code, reason)
         in_place = _is_compiled_in_place(frame)
         return FrameSkipped(

@@ -1,4 +1,4 @@
-"""Hook on compiled functions that Dynamo remembers to skip, and the reasons why it does."""
+"""Hook on compiled functions that Dynamo remembers to skip, with the reasons."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class _SuspectCalls:
         self._lock = threading.RLock()
 
     def suspect(self, codes: Iterable[CodeType]) -> None:
-        """Watch for calls of those compiled functions that Dynamo may skip."""
+        """Watch for calls of the compiled functions that Dynamo may skip."""
         for code in codes:
             if self._may_be_skipped(code) and code_number(code) not in self._observer.codes:
                 forget = functools.partial(self._suspects.pop, id(code))

@@ -59,7 +59,7 @@ def code_object(code: CodeType) -> CodeObject:
 
 
 def wrapped_code(function: Any) -> CodeObject | None:
-    """Return the code of a wrapped function, behind methods and further wrappers."""
+    """Return the code of a function without the methods and wrappers around it."""
     while function is not None:
         inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__func__", None)
         if inner is None:

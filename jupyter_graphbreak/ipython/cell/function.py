@@ -141,7 +141,7 @@ def can_compile_without_warning(statements: list[ast.stmt]) -> bool:
 
 
 def as_module_code(code: types.CodeType) -> types.CodeType:
-    """Return the code of a cell's function as a module's code; qualified names change as well, at any depth."""
+    """Return the code of a cell's function as a module's code; qualified names also change, at any depth."""
     constants = tuple(
         as_module_code(constant) if isinstance(constant, types.CodeType) else constant for constant in code.co_consts
     )

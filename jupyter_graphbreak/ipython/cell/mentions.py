@@ -111,7 +111,7 @@ def _value_of(expression: ast.expr, namespace: Mapping[str, Any]) -> Any:
 
 
 def _wrapped_part(owner: ast.expr, namespace: Mapping[str, Any]) -> Literal["whole", "parts"] | None:
-    """Return whether a module is wrapped as a whole, or parts of it are."""
+    """Return whether a module is wrapped as a whole or in parts; ``None`` if it is not wrapped."""
     pending = [_value_of(owner, namespace)]
     seen: set[int] = set()
     while pending:

@@ -125,7 +125,7 @@ class CellRewriter:
         )
 
     def _rewrite_safely(self, node: ast.AST) -> ast.AST:
-        # A cell magic, such as %%time, may give the rest of the cell, with our magic in it, to the transformers.
+        # A cell magic, such as %%time, may pass the rest of the cell, which contains our magic, to the transformers.
         if not isinstance(node, ast.Module) or not _find_cell_magic(node.body)[0]:
             self._on_visit()
         return fill_in_places(self._rewrite_if_requested(node)) if isinstance(node, ast.Module) else node

@@ -132,7 +132,7 @@ def _stripped_by_ipython(text: str) -> tuple[int, int]:
 
 
 def _stripped_by_magic(text: str) -> tuple[int, int]:
-    """Return the lines above and the columns left of the code that a different cell magic, such as ``%%time``, runs.
+    """Return the numbers of lines above, and of columns left of, the code that a magic such as ``%%time`` runs.
 
     Our own magic may be above that magic, or be the first line of that code.
     """
@@ -186,7 +186,7 @@ def compiler_for(shell: InteractiveShell, find: FindCell) -> Callable[[str, str]
     def compile_text(text: str, filename: str) -> list[CodeType]:
         cell = find(filename)
         if cell is not None:
-            # Without the lines that did not run as code of this file.
+            # Leave out the lines that did not run as code of this file.
             text_that_ran = text.split("\n", cell.line_offset)[-1]
             return compile_cell(text_that_ran, filename, shell)
         return [compile(text, filename, "exec", dont_inherit=True)]

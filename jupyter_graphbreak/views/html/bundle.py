@@ -24,9 +24,9 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 #: {"gzip": base64 of JSON}.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
-#: If a report is larger as JSON, the output leaves out parts of it.
+#: If a report is larger than this as JSON, the output leaves out parts of it.
 _MAX_BYTES = 3_000_000
-#: If the code of the graphs has more characters, it is compressed, beside the rest of the HTML.
+#: If the code of the graphs has more characters than this, it is compressed, beside the rest of the HTML.
 _MAX_CODE_LENGTH = 4_000
 #: An output that leaves out parts contains at most this many rows of each section.
 _MAX_ROWS = 500

@@ -145,7 +145,7 @@ def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]
 
 
 def packed_rest(report: Report, code: Mapping[str, str]) -> str:
-    """Return all that :func:`render_html` leaves out, for use without a kernel; empty if nothing is left out.
+    """Return everything that :func:`render_html` leaves out, for use without a kernel; empty if nothing is left out.
 
     Parameters
     ----------

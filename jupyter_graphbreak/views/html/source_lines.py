@@ -157,7 +157,7 @@ class _GutterWidths:
 
 @dataclass(frozen=True, slots=True)
 class _SourceRows:
-    """The lines of a source, and the function that makes rows of them."""
+    """The lines of a source, and the function that makes rows from them."""
 
     lines: list[Line]
     row: Callable[[Line, Scope | None], SourceRow]

@@ -107,7 +107,7 @@ _MAX_NAMES = 6
 _MAX_COMPILABLE_CALLS = 4
 #: The number of source lines to load at once.
 LINES_AT_ONCE = 100
-#: Fewer minor breaks are not worth folding.
+#: Fewer minor breaks than this are not worth folding.
 _MIN_FOLDED = 3
 #: Maximum indentation of a scope.
 _MAX_SCOPE_DEPTH = 20
@@ -318,7 +318,7 @@ class View:
         return guidance(self.report, break_)
 
     def fix(self, break_: Break) -> Remedy | None:
-        """Return the best remedy that works, unless another break shows it."""
+        """Return the best remedy that works, unless it is shown at another break."""
         best = best_remedy(self.report, break_)
         if best is None or remedies.number_of_break_showing(self.report, best, self.numbers[break_.id]) is not None:
             return None
@@ -346,7 +346,7 @@ class View:
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
     def why_untried(self, trials: remedies.BreakRemedies) -> str:
-        """Return why no change was tried for a break; empty if one was, or if the reason is elsewhere in the report."""
+        """Return why no change was tried for a break; empty if one was tried, or if the report says why elsewhere."""
         return why_untried(self.report, trials)
 
     def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
@@ -451,7 +451,7 @@ class View:
         return frame.role
 
     def short_reason(self, skipped: Skipped) -> str:
-        """Return in a few words why a function runs eagerly, or its place."""
+        """Return, in a few words, why a function runs eagerly, or where the function is."""
         if skipped.kind != "other" or skipped.location is None:
             return skipped.kind
         return self._spot(skipped.location)

@@ -11,7 +11,7 @@ import msgspec
 
 ROWS_VERSION = "1.0"
 
-#: The styles of a row. A front end that does not know a look draws a plain row.
+#: The styles of a row. A front end draws a row of an unknown style as a plain row.
 Look = Literal[
     "break", "graph", "eager", "error", "recompile", "allow", "forbid", "good", "bad", "note", "figures",
     "gone", "new", "moved", "unknown",

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 #: The maximum number of functions to name, and the minimum compile time in seconds that is worth a sentence.
 _MAX_NAMED = 3
 _MIN_COMPILE_S = 1.0
-#: Shorter times, in seconds, would be shown as zero.
+#: Times shorter than this, in seconds, would be shown as zero.
 _NOTABLE_S = 0.05
-#: A block is named if it is repeated at least this often, and if compiling it alone saves at least this share.
+#: A block is named if it is repeated at least this often, and if compiling it alone saves this share of the operations.
 _MIN_REPEATS = 3
 _MIN_BLOCK_SAVING = 0.4
 
@@ -63,7 +63,7 @@ def startup_sentence(report: Report) -> str:
 def _waiting_calls_text(report: Report) -> str:
     """Return how many calls waited for recompiles: "for which 3 calls waited".
 
-    Frames that one call compiles again, such as a function and its resume function, count once.
+    Frames that one call recompiles, such as a function and its resume function, count once.
     """
     recompiles_by_function: defaultdict[str | None, int] = defaultdict(int)
     for frame in report.frames:
@@ -158,11 +158,11 @@ _INTRODUCED_BY = {
     "aot_eager": "introduced by AOTAutograd (the backend aot_eager shows it as well)",
     "backend": "introduced by the backend",
 }
-#: Ratios below this are given in per cent.
+#: Ratios below this are shown in percent.
 _MIN_RATIO = 1.1
-#: Guards are mentioned if they take this share of a call.
+#: Guards are mentioned if they take at least this share of a call.
 _NOTABLE_SHARE = 0.25
-#: Processor time is mentioned if it differs from wall-clock time by this share.
+#: Processor time is mentioned if it differs from wall-clock time by more than this share of wall-clock time.
 _NOTABLE_DIFFERENCE = 0.25
 #: At most this many entries, and remedies of one entry, are described.
 _MAX_ENTRIES, _MAX_REMEDIED = 50, 20
@@ -205,7 +205,7 @@ def time_text(us: float) -> str:
 
 
 def cost_verdicts(report: Report) -> list[str]:
-    """Return for each entry whether compiling pays, and how fixing breaks would change that.
+    """Return, for each entry, whether compiling pays off, and how fixing breaks would change that.
 
     "compiled, a call is 3.1 times slower than eager (34 µs against 11 µs); guards and entering the code take 19 µs;
     without break 1: 1.2 times faster than eager (9 µs)". There is no ratio if the spreads overlap, or if the entry was
@@ -271,7 +271,7 @@ def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
 
 
 def coverage_sentences(report: Report) -> list[str]:
-    """Return for each entry how much of it ran compiled, and after how many calls compiling pays off."""
+    """Return, for each entry, how much of it ran compiled, and after how many calls compiling pays off."""
     cost = report.cost
     if cost is None:
         return []
@@ -299,7 +299,7 @@ def _time_in_run_text(entry: EntryCost) -> list[str]:
 
 
 def _device_work_text(entry: EntryCost) -> list[str]:
-    """Return the work that a call gives a CUDA device: "a call launches 12 kernels (eager 48), waits for ..."."""
+    """Return the work of a CUDA device in a call: "a call launches 12 kernels (eager 48), waits for ..."."""
     compiled, eager = entry.device_work, entry.eager_device_work
     if compiled is None or eager is None:
         return []
@@ -372,7 +372,7 @@ def time_with(report: Report, remedy: Remedy) -> str:
 
 
 def slowdown_by(report: Report, remedy: Remedy) -> str:
-    """Say how much a remedy slows a measured call down, if it does: "a call then takes 1.7 ms, not 1.6 ms"."""
+    """Say how much a remedy slows down a measured call, if it does: "a call then takes 1.7 ms, not 1.6 ms"."""
     after, before = _times_with(report, remedy)
     if after is None or before is None or overlap(after, before) or after.median_us < before.median_us:
         return ""

@@ -39,11 +39,11 @@ _MAX_ENTRIES = 50
 #: Calls that take less memory than this, and differences below this share, are not described.
 _NOTABLE_BYTES = 1 << 20
 _NOTABLE_SHARE = 0.05
-#: A change is named if it saves at least this much memory and this share of it; at most this many changes are named.
+#: A change is named if it saves at least this many bytes and this share of the memory; at most this many are named.
 _WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 #: Calls that keep less memory than this are not described.
 _NOTABLE_GROWTH = 1 << 10
-#: Ratios of times below this are not given.
+#: Ratios of times below this are not shown.
 _MIN_RATIO = 1.1
 #: Compiling that takes fewer seconds than this is not described.
 _NOTABLE_S = 1.0
@@ -165,7 +165,7 @@ def _entry_findings(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
 
 
 def _alternative_finding(report: Report, entry: EntryCost, alternative: Alternative) -> Iterator[CostFinding]:
-    """Give the cost of a branch that only compiled code takes, or the time saved by leaving out guards.
+    """Name the cost of a branch that only compiled code takes, or the time saved by leaving out guards.
 
     Both times of an alternative were measured later than those of the entry, so only their ratio is used. A library's
     branch that makes no difference is left out: a reader can do nothing with it.
@@ -348,7 +348,7 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
 
 
 def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
-    """Name the line that keeps most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
+    """Name the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
     line = _line_with_most(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
 

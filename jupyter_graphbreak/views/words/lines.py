@@ -234,7 +234,7 @@ def _columns_on_line(place: Location, number: int, text: str) -> tuple[int, int]
 
 
 def _scopes_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, Scope]:
-    # The smallest scope first; of two scopes with the same size the later one, which is inside the other.
+    # The smallest scope first; of two scopes with the same size, the later one, which is inside the other.
     regions = annotations.scopes[::-1]
     regions.sort(key=lambda region: region[0].end_line - region[0].line)
     return _first_on_lines(regions, numbers)
@@ -245,7 +245,7 @@ def _eager_by_line(annotations: _Annotations, numbers: list[int]) -> dict[int, S
 
 
 def _first_on_lines(regions: Iterable[tuple[Location, _T]], numbers: list[int]) -> dict[int, _T]:
-    """Return for each line the first region that contains it, in nearly linear time.
+    """Return, for each line, the first region that contains it, in nearly linear time.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def skipped(report: Report) -> dict[str, Skipped]:
 
 @per_report
 def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
-    """Return for each frame the first function that runs eagerly because of it."""
+    """Return, for each frame, the first function that runs eagerly because of the frame."""
     return {function.frame: function for function in reversed(report.skipped)}
 
 

@@ -1,4 +1,4 @@
-"""The reason of a graph break, as shown to a reader."""
+"""The reason for a graph break, as shown to a reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reason_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
 
 
 def title_of(cause: Break | Reason | BreakChange | JobBreak) -> str:
-    """Return a reason in our words, else PyTorch's name for it, or its explanation if the name is no phrase."""
+    """Return a reason in our words, else PyTorch's name for it, or its explanation if the name is not a phrase."""
     if not isinstance(cause, Break):
         return _known_title(cause.gb_id, cause.gb_type, None, None)
     code = cause.location.code if cause.location is not None else None

@@ -70,7 +70,7 @@ _MAX_LINES = 3
 _EACH_KIND_IS_EXPECTED = "Each kind has its own graph, and two graphs are expected."
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MAX_VALUES = 2
-#: From this share of the recompile limit on, there is a warning.
+#: There is a warning if a function reaches this share of the recompile limit.
 _WARNING_SHARE = 0.6
 
 
@@ -241,7 +241,7 @@ def shows_advice(report: Report, recompilation: Recompilation) -> bool:
 
 
 def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
-    """Return functions between breaks that were recompiled because of values computed there, as one entry."""
+    """Return the functions between breaks that were recompiled because results varied, as one entry."""
     guards = [guard for function in functions for guard in function.guards]
     varied_things = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
@@ -336,7 +336,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
 
 
 def best_recompile_remedy(report: Report, recompilation: Recompilation) -> Remedy | None:
-    """Return the best remedy that works for the recompiles of a function, if it is shown there."""
+    """Return the best remedy that works for the recompiles of a function, if it is shown at this function."""
     trials = recompile_remedies(report, recompilation)
     return trials.working[0] if trials is not None and trials.working else None
 

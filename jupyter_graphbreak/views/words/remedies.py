@@ -39,7 +39,7 @@ _CONTEXT_LINES = 2
 #: At most this many remedies for one break, and for combinations, are considered.
 _MAX_REMEDIES_OF_BREAK = 100
 _MAX_COMBINABLE = 200
-#: A remedy with more edits is not combined with others; none of our remedies has this many.
+#: A remedy with more edits than this is not combined with others; none of our remedies has this many.
 _MAX_EDITS = 20
 #: Edits up to this many lines are compared line by line; a longer edit is shown as a full replacement.
 _MAX_COMPARED_LINES = 500
@@ -124,7 +124,7 @@ def _sort_remedies(remedies: Iterable[Remedy]) -> BreakRemedies:
 
 
 def _compilations_left(remedy: Remedy) -> int:
-    """Return the number of compilations that are left with a remedy for recompiles; 0 for other remedies."""
+    """Return the number of compilations that remain with a remedy for recompiles; 0 for other remedies."""
     evidence = remedy.evidence
     if evidence is None or evidence.compilations_after is None:
         return 0
@@ -397,11 +397,11 @@ def _how_to_apply_mark(report: Report, remedy: Remedy) -> Literal["edit", "cell"
 
 
 def compatible_remedies(report: Report) -> list[Remedy]:
-    """Return remedies that can be applied together, those that remove most breaks first.
+    """Return remedies that can be applied together, those that remove the most breaks first.
 
     Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
-    so only a further run shows their combined effect. Compiling a part instead of the whole is returned alone, if it
-    removes all breaks that the others remove, and more breaks or with a better verdict.
+    so only a further run shows their combined effect. A remedy that compiles only a part is returned alone if it
+    removes all breaks that the others remove, and also removes more breaks or has a better verdict.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
 Outcome = Literal["good", "bad", "error", "plain"]
-#: What separates an advice from its reason and from its alternatives.
+#: The separators between a piece of advice, its reason and its alternatives.
 _DETAIL_OF_ADVICE = re.compile(r": |; or ")
-#: Usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
+#: The usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
 #: The name of the code at the top level of a cell.
@@ -51,7 +51,7 @@ _MAX_NAMES = 2
 #: compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
 _LONG_COMPILING_S = 5.0
-#: What varied between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
+#: A variation between calls, with its values: "scale: 2 -> 3", "the grad mode changed".
 _VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 
 
@@ -160,10 +160,10 @@ def _how_run_ended(report: Report) -> str:
 
 
 def _known_bug_advice(error: RunError) -> str:
-    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same one."""
+    """Return what to do if a known bug of PyTorch raised an error; the user's own code may raise the same error."""
     code = error.location.code if error.location is not None else None
     bug = bug_with_message(f"{error.message}\n{code or ''}")
-    return f" If it does not end so without torch.compile: {bug.advice_in_report}." if bug is not None else ""
+    return f" If it does not end this way without torch.compile: {bug.advice_in_report}." if bug is not None else ""
 
 
 def _as_sentence(reason: str) -> str:
@@ -210,7 +210,7 @@ def _first_step(report: Report) -> str:
 
 
 def _breaks_to_keep_outside(report: Report) -> list[Break]:
-    """Return the breaks at code that does not belong into a compiled function, such as a backward pass.
+    """Return the breaks at code that does not belong in a compiled function, such as a backward pass.
 
     The verdict on a single break names its place instead.
     """
@@ -266,7 +266,7 @@ def advice_beside_verdict(report: Report) -> str:
 
 
 def _what_failed(report: Report) -> str:
-    """Return why there is no working change, and a library's switch that changes results."""
+    """Return why there is no working change; if a library's switch works but changes results, name the switch."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
         if remedy.verdict == "another result" and switch is not None and switch.result_difference is not None:
@@ -353,7 +353,7 @@ def _why_nothing_compiled(report: Report) -> str:
 
 
 def _recompiled_text(report: Report, judgment: str = "") -> str:
-    """Return which function was compiled again and why: "attend was compiled 3 times: scale varied"."""
+    """Return which function was recompiled and why: "attend was compiled 3 times: scale varied"."""
     functions = recompilations(report)
     judgment = f", {judgment}" if judgment else ""
     if len(functions) > 1:
@@ -368,7 +368,7 @@ def _recompiled_text(report: Report, judgment: str = "") -> str:
 
 
 def _called_name(report: Report, function: Recompilation) -> str:
-    """Return the name of a recompiled function; if it is all that was compiled, as the program calls it.
+    """Return the name of a recompiled function; if nothing else was compiled, the name in the program.
 
     A library's wrapper, such as "can_return_tuple.wrapper", is not a name that the reader knows.
     """

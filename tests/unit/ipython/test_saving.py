@@ -62,6 +62,6 @@ def test_a_note_names_the_line_and_what_to_write() -> None:
     ((_, saved),) = notes_on_saving(ast.parse("x = 1\ntorch.save(wrapped.state_dict(), 'f')"), NAMES)
     assert saved.startswith("Line 2 saves `wrapped.state_dict()`, in which names of parameters contain `_orig_mod.`")
     assert "save `wrapped._orig_mod.state_dict()`" in saved
-    assert "`graphbreak checkpoint FILE -o NEW`, or by `jupyter_graphbreak.repair_checkpoint(file, new)`" in saved
+    assert "`graphbreak checkpoint FILE -o NEW`, or with `jupyter_graphbreak.repair_checkpoint(file, new)`" in saved
     ((_, parts),) = notes_on_saving(ast.parse("torch.save(outer.state_dict(), 'f')"), NAMES)
     assert "compile each part in place with `part.compile()`" in parts

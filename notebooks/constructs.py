@@ -1,0 +1,183 @@
+"""Read the constructs of the page "Is this traced?", and make its tables from their measured outcomes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.knowledge.causes import CAUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+    from types import CodeType
+
+#: One file for each table; ``# %%`` opens a construct.
+FOLDER = Path(__file__).parents[1] / "tests" / "programs" / "constructs"
+#: The outcome of each construct by release, which ``benchmarks/constructs.py`` writes.
+OUTCOMES = Path(__file__).parent / "constructs.json"
+#: A comment that names a file, and the sentence below it, which a reader of the source sees in place of the table.
+_PLACE = re.compile(r"^% constructs: (\w+)\n.*$", re.MULTILINE)
+_CAUSES = {cause.id: cause for cause in CAUSES}
+_CAPTURED = ", captured by fullgraph"
+_IN_WORDS = {
+    "break": "breaks",
+    "different result": "different result",
+    "traced": "traced",
+    "traced, aot_eager fails": "traced, but the backend `aot_eager` fails",
+    "traced, aot_eager differs": "traced, but the result differs with `aot_eager`",
+}
+
+
+@dataclass(frozen=True)
+class Construct:
+    """A piece of Python or PyTorch, and a program with a function ``f`` that uses it.
+
+    Parameters
+    ----------
+    path : Path
+    title : str
+    says : tuple of str
+        PyTorch's words about it in some release.
+    advice : str
+        What to write instead, or what to know.
+    header, line, code : str, int, str
+        The beginning of the file, which each of its programs needs, and the program with its first line.
+    """
+
+    path: Path
+    title: str
+    says: tuple[str, ...]
+    advice: str
+    header: str
+    line: int
+    code: str
+
+    @property
+    def name(self) -> str:
+        """The key of the outcomes."""
+        return f"{self.path.stem}: {self.title}"
+
+    def compiled(self) -> tuple[CodeType, CodeType]:
+        """Return the header and the program; its lines are those of the file, so that ``inspect`` finds the source."""
+        lines = "\n" * (self.line - 1)
+        return compile(self.header, self.path, "exec"), compile(lines + self.code, self.path, "exec")
+
+
+@functools.cache
+def constructs() -> dict[str, list[Construct]]:
+    """Return the constructs by the name of their file."""
+    return {path.stem: _read(path) for path in sorted(FOLDER.glob("*.py"))}
+
+
+def _read(path: Path) -> list[Construct]:
+    header, *cells = re.split(r"^# %% ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = []
+    line = header.count("\n") + 1
+    for cell in cells:
+        title, *rest = cell.split("\n")
+        fields = [text for text in rest if text.startswith(("# says: ", "# do: "))]
+        says = tuple(text.removeprefix("# says: ") for text in fields if text.startswith("# says: "))
+        advice = " ".join(text.removeprefix("# do: ") for text in fields if text.startswith("# do: "))
+        code = "\n".join(rest[len(fields) :])
+        found.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
+        line += cell.count("\n")
+    return found
+
+
+def with_tables(text: str, rare: Container[str] = ()) -> str:
+    """Replace the comments of a page that name a file with tables of its constructs.
+
+    Parameters
+    ----------
+    text : str
+    rare : container of str
+        The GB ids on the page of rare causes.
+    """
+    return _PLACE.sub(lambda place: _table(constructs()[place[1]], rare), text)
+
+
+def _table(group: list[Construct], rare: Container[str]) -> str:
+    rows = [
+        f"| {_cell(construct.title)} | {_releases(outcomes()[construct.name], rare)} | {_words(construct)} |"
+        for construct in group
+    ]
+    programs = group[0].path.read_text(encoding="utf-8")
+    return "\n".join(
+        [
+            "| code | traced? | PyTorch's words, and what to do |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+            "<details><summary>The programs of this table</summary>",
+            "",
+            f"```python\n{programs}```",
+            "",
+            "</details>",
+        ]
+    )
+
+
+@functools.cache
+def outcomes() -> dict[str, dict[str, str]]:
+    """Return the outcomes by construct and release, the oldest release first."""
+    measured: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text(encoding="utf-8"))
+    return measured
+
+
+def of_cause(ident: str) -> tuple[list[str], list[str]]:
+    """Return the titles of what breaks for a cause in the newest release, and of what did so before and is traced."""
+    breaking, traced = [], []
+    for group in constructs().values():
+        for construct in group:
+            *earlier, newest = (outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values())
+            if newest == ident:
+                breaking.append(construct.title)
+            elif newest == "traced" and ident in earlier:
+                traced.append(f"{construct.title} ({_releases(outcomes()[construct.name]).partition(';')[0]})")
+    return breaking, traced
+
+
+def _releases(measured: dict[str, str], rare: Container[str] = ()) -> str:
+    """Return what happens in the newest release and since when, and what happened before."""
+    periods = [(outcome, list(releases)) for outcome, releases in itertools.groupby(measured, measured.__getitem__)]
+    *earlier, (outcome, newest) = periods
+    words = _in_words(outcome, rare)
+    if not earlier:
+        return words
+    before = [f"{', '.join(map(_minor, releases))}: {_in_words(known, rare)}" for known, releases in reversed(earlier)]
+    if words.startswith("breaks") and all(known.startswith(("GB", "break")) for known, _ in earlier):
+        return "; ".join([words, *(text.replace("breaks, ", "") for text in before)])
+    return "; ".join([f"{words} since {_minor(newest[0])}", *before])
+
+
+def _minor(release: str) -> str:
+    return release.rpartition(".")[0]
+
+
+def _in_words(outcome: str, rare: Container[str]) -> str:
+    if outcome in _IN_WORDS:
+        return _IN_WORDS[outcome]
+    if not outcome.startswith("GB"):
+        return f"error `{outcome}`"
+    ident = outcome.removesuffix(_CAPTURED)
+    page = f"{ident.lower()}.md" if ident in _CAUSES else f"others.md#{ident.lower()}" if ident in rare else ""
+    words = f"breaks, [{ident}](causes/{page})" if page else f"breaks, {ident}"
+    return words if ident == outcome else f"{words}; one graph with `fullgraph=True`"
+
+
+def _words(construct: Construct) -> str:
+    said = [f"`{_cell(text)}`" for text in construct.says]
+    causes = {outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values()} & set(_CAUSES)
+    names = {_CAUSES[ident].names[0] for ident in sorted(causes)}
+    said += [f"*{name}*" for name in sorted(names - set(construct.says))]
+    words = ", ".join(said)
+    return f"{words}. {_cell(construct.advice)}" if construct.advice else words
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")

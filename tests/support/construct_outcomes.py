@@ -1,0 +1,120 @@
+"""Call a construct twice, uncompiled and compiled, and say in a word whether Dynamo traces it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import logging
+import random
+import re
+import sys
+import types
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+import jupyter_graphbreak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from notebooks.constructs import Construct
+
+    Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_ID = re.compile(r"gb(\d{4})\.html")
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What two calls return, or the error that one raises."""
+
+    value: Any = None
+    error: Exception | None = None
+
+
+def outcome(construct: Construct) -> str:
+    """Return "traced", the GB id of the first break, the name of an error, or "different result".
+
+    A break that ``fullgraph=True`` captures ends in ", captured by fullgraph". If AOTAutograd, which inductor uses as
+    well, does not keep up with Dynamo, the word ends in ", aot_eager fails" or ", aot_eager differs".
+    """
+    expected = _run(construct, lambda function: function)
+    if expected.error is not None:
+        raise expected.error
+    with jupyter_graphbreak.capture() as watched:
+        usual = _run(construct, lambda function: torch.compile(function, backend="eager"))
+    strict = _run(construct, lambda function: torch.compile(function, backend="eager", fullgraph=True))
+    if usual.error is not None:
+        return type(usual.error).__name__
+    if not _equal(usual.value, expected.value):
+        return "different result"
+    if watched.report.breaks:
+        cause = watched.report.breaks[0].gb_id or "break"
+        return cause if strict.error is not None else f"{cause}, captured by fullgraph"
+    if strict.error is not None:
+        ident = _ID.search(str(strict.error))
+        return f"GB{ident[1]}" if ident else type(strict.error).__name__
+    if not _equal(strict.value, expected.value):
+        return "different result"
+    lowered = _run(construct, lambda function: torch.compile(function, backend="aot_eager", fullgraph=True))
+    if lowered.error is not None:
+        return "traced, aot_eager fails"
+    return "traced" if _equal(lowered.value, expected.value) else "traced, aot_eager differs"
+
+
+def _run(construct: Construct, compiler: Compiler) -> _Result:
+    torch.compiler.reset()
+    for seed in (torch.manual_seed, random.seed, np.random.seed):
+        seed(0)
+    module = types.ModuleType("construct")
+    namespace = vars(module)
+    sys.modules[module.__name__] = module  # a dataclass looks up the module of its class
+    level = logging.root.level
+    try:
+        with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            for code in construct.compiled():
+                exec(code, namespace)  # noqa: S102 - the program of the page
+            arguments = namespace.get("args") or (torch.tensor([0.5, 1.0, 2.0, 4.0]),)
+            new_arguments = arguments if callable(arguments) else lambda: arguments
+            function = compiler(namespace["f"])
+            # The second call shows what the first one baked into the graph, such as a random number.
+            results = [function(*new_arguments()) for _ in range(2)]
+            return _Result([list(value) if inspect.isgenerator(value) else value for value in results])
+    except Exception as error:  # noqa: BLE001 - any error is an outcome
+        return _Result(error=error)
+    finally:
+        del sys.modules[module.__name__]
+        logging.root.setLevel(level)
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, (list, tuple)):
+        return type(one).__name__ == type(other).__name__ and len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, dict):
+        return list(map(str, one)) == list(map(str, other)) and all(map(_equal, one.values(), other.values()))
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and _equal_tensors(one, other)
+    if isinstance(one, np.ndarray):
+        return bool(np.allclose(one, other))
+    return type(one).__name__ == type(other).__name__ and (not isinstance(one, (int, float, str)) or one == other)
+
+
+def _equal_tensors(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if (one.shape, one.dtype, one.layout, one.requires_grad) != (
+        other.shape,
+        other.dtype,
+        other.layout,
+        other.requires_grad,
+    ):
+        return False
+    if one.layout != torch.strided:
+        one, other = one.to_dense(), other.to_dense()
+    one, other = (tensor.detach().as_subclass(torch.Tensor) for tensor in (one, other))
+    return torch.allclose(one, other, equal_nan=True)

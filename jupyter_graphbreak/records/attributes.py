@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 import weakref
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any
@@ -68,9 +69,10 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     of_class = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)
     if isinstance(of_class, property | functools.cached_property):
         return default
-    read = type.__getattribute__ if issubclass(class_, type) else object.__getattribute__
+    # The attributes of a thread-local object are in its thread.
+    base: Any = next((base for base in (type, threading.local) if issubclass(class_, base)), object)
     try:
-        return read(value, name)
+        return base.__getattribute__(value, name)
     except AttributeError:
         return default
 

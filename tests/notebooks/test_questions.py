@@ -87,7 +87,7 @@ torch.compile on an Ascend NPU, on a TPU, on Gaudi | in_a_notebook#no-gpu-no-com
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
-Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | compiles there
+Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
 type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler | .triton/cache
@@ -344,7 +344,7 @@ Fabric: compile before or after setup? | libraries#lightning-and-fabric | puts i
 a second GPU compiles again | recompiles#what-else-makes-it-compile-again | each device
 failed to eagerly compile backwards for dynamic | messages#warnings-that-are-not-errors | Only a later
 last reason: ___check_obj_id(fn, 1406) | recompiles#what-a-guard-says-in-pytorch-s-words | made anew for each call
-___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of another class
+___check_type_id in the log | recompiles#what-a-guard-says-in-pytorch-s-words | of a different class
 ___check_torch_function_mode_stack() | recompiles#what-a-guard-says-in-pytorch-s-words | set_default_device
 getattr failed on source | recompiles#what-a-guard-says-in-pytorch-s-words | attributes that
 capturable=True in a compiled optimizer | where_to_compile#the-training-step | Dynamo sets it
@@ -362,7 +362,7 @@ profiler with_stack=True never ends | cost#in-a-profile | Profile warm calls onl
 how often does each graph run? | cost#in-a-profile | Its number of calls
 mark_dynamic inside forward | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | trace forbidden callable
 mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | DynamicInt
-gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | the same parameters
+gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
 scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays
@@ -380,7 +380,7 @@ NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-wi
 CUDA out of memory only when compiled | cost#out-of-memory-only-when-compiled | a break holds
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
-what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | only the run knows
+what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
 eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
 minifier | reproducers | reduces a *graph*
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
@@ -492,7 +492,7 @@ graph break or recompile: what is the difference? | questions#find-breaks | for 
 EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
 the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
-does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | pads nothing by itself
+does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
 Python.h: No such file | in_a_notebook#no-gpu-no-compiler | in the version of your Python
@@ -562,7 +562,7 @@ AsyncCollectiveTensor compiles again | training#tensor-parallel-parallelize-modu
 DebugMode is on, and nothing is compiled | skipped#remembered-skips-an-earlier-call-a-mode | uncompiled
 one rank's TORCH_LOGS, srun | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | SLURM_PROCID
 two losses of one compiled call: backward a second time | messages#gradients-inference-mode | frees. Add the losses
-convert all Tensors to FakeTensors first | messages#while-dynamo-traces | met one without values
+convert all Tensors to FakeTensors first | messages#while-dynamo-traces | combined with a fake one
 A callable function is expected, but Tensor is provided | messages#in-the-call-or-in-a-setting | the result of a call
 RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy

@@ -17,11 +17,17 @@ _BOOLEAN_FUNCTIONS = {
     "any", "all", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "isclose", "logical_and",
     "logical_or", "logical_not", "logical_xor", "bool",
 }  # fmt: skip
+#: Further functions and methods that return a number or a tensor.
+_NUMERIC_FUNCTIONS = {
+    "amax", "amin", "count_nonzero", "equal", "allclose", "is_nonzero", "max", "mean", "min", "prod", "sum",
+}  # fmt: skip
 #: Methods that move a value to the host, which a test on the device does not need.
 _METHODS_TO_HOST = {"item", "cpu", "tolist"}
 _CASTS = {"bool", "float", "int"}
 #: Single precision represents all integers up to this one.
 _MAX_EXACT_SINGLE = 1 << 24
+#: Double precision represents all integers below this one, and some that exceed it become equal to it.
+_MAX_EXACT_DOUBLE = 1 << 53
 
 
 def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
@@ -84,7 +90,8 @@ def split_test(test: ast.expr, decided_count: int = 0) -> tuple[ast.expr, str]:
 def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     """Return a test as an expression for a boolean tensor; ``None`` if its form is not known."""
     if isinstance(test, ast.BoolOp):
-        parts = [tensor_condition(draft, node, torch) for node in test.values]
+        first, *rest = test.values
+        parts = [tensor_condition(draft, first, torch), *(_further_condition(draft, node, torch) for node in rest)]
         sign = " & " if isinstance(test.op, ast.And) else " | "
         return sign.join(operand(part) for part in parts if part) if all(parts) else None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -97,6 +104,19 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
     if isinstance(test, ast.NamedExpr | ast.Constant | ast.Lambda | ast.Await):
         return None
     return _call_condition(draft, test, torch) or f"{operand(_text_on_device(draft, test))} != 0"
+
+
+def _further_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
+    """Return an operand after the first as a condition: it may be any object, such as a list."""
+    name = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    is_number = (
+        tensor_moved_to_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS or _is_size(node)
+    )
+    has_form = isinstance(node, ast.BoolOp | ast.Compare | ast.Constant | ast.NamedExpr | ast.Lambda | ast.Await)
+    is_negated = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    if is_number or has_form or is_negated or (isinstance(node, ast.Name) and _is_flag(draft, node)):
+        return tensor_condition(draft, node, torch)
+    return f"bool({draft.text_of(node)})"  # `!= 0` would be true for an empty list
 
 
 def _is_flag(draft: Draft, name: ast.Name) -> bool:
@@ -126,6 +146,9 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
 def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
     if any(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in test.ops):
         return None
+    numbers = (node.value for node in ast.walk(test) if isinstance(node, ast.Constant))
+    if any(type(number) is int and number >= _MAX_EXACT_DOUBLE for number in numbers):
+        return None  # no dtype compares such an integer with all integers and all floating-point numbers
     if len(test.ops) == 1:
         return _text_on_device(draft, test)
     operands = [test.left, *test.comparators]

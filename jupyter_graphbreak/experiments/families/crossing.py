@@ -8,8 +8,10 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.branch_sides import SIDE_EFFECT_CALLS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.hidden_effects import HiddenEffects
 from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read, parameters_of
 
 if TYPE_CHECKING:
@@ -42,29 +44,80 @@ def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AS
     At least one trial must run such a side.
     """
     start = min(map(_position, moved))
-    return _conditions_passed(site, function, moved, lambda block: _position(block) < start)
+    hidden = _hidden_effects(site)
+    return _conditions_passed(site, function, moved, lambda block: _position(block) < start, hidden)
 
 
-def conditions_after(site: Site, function: FunctionNode, moved: Sequence[ast.stmt]) -> tuple[Condition, ...]:
+def conditions_after(
+    site: Site,
+    function: FunctionNode,
+    moved: Sequence[ast.stmt],
+    values: Sequence[str],
+    is_output: Callable[[ast.stmt], bool],
+) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's end.
 
     If the moved code may itself change something, these are the conditions of all sides that may read it as well.
+
+    Parameters
+    ----------
+    values : sequence of str
+        The expressions that are still computed at the original place; the moved code uses their values.
+    is_output : callable
+        Tells whether a statement calls a function that only writes its arguments.
     """
     start = min(map(_position, moved))
-    conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start)
-    if _has_effects(site, moved):
+    effects = _hidden_effects(site)
+    hidden = effects if reads_state(site, function, moved, values) else None
+    conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start, hidden)
+    if _has_effects(site, moved, effects, is_output):
         conditions = (*conditions, *_reading_conditions_after(site, function, moved, start))
     return tuple(dict.fromkeys(conditions))
 
 
-def _has_effects(site: Site, moved: Sequence[ast.stmt]) -> bool:
-    """Return whether code may change something by calling a user's function or by writing an object as text."""
-    called = {_called_name(node) for statement in moved for node in ast.walk(statement)} - {""}
+def _hidden_effects(site: Site) -> HiddenEffects:
+    drafts = map(draft_of, dict.fromkeys([site.draft.text, *site.texts.values()]))
+    return HiddenEffects(draft.tree for draft in drafts if draft is not None)
+
+
+def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
+    """Return whether moved code reads an object that other code may change meanwhile, under any name."""
+    if any(map(_is_reference, values)):
+        return True
+    local = names_bound(function) | parameters_of(function)
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.walk(site.draft.tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    calls = [node.func for part in moved for node in ast.walk(part) if isinstance(node, ast.Call)]
+    owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
-        _may_change_from_outside(callee, part)
-        for name in sorted(called | _TEXT_METHODS)
-        for _, callee in _definitions(site, name)
-        for part in ast.walk(callee)
+        isinstance(node, ast.Name) and node not in owners and node.id not in local | imported
+        and not hasattr(builtins, node.id)
+        for part in moved
+        for node in ast.walk(part)
+    )  # fmt: skip
+
+
+def _is_reference(value: str) -> bool:
+    """Return whether an expression refers to an object that has other names as well."""
+    return isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript)
+
+
+def _has_effects(
+    site: Site, moved: Sequence[ast.stmt], hidden: HiddenEffects, is_output: Callable[[ast.stmt], bool]
+) -> bool:
+    """Return whether code may change something: by a call, by a property, or by writing an object as text."""
+    texts = (callee for name in sorted(_TEXT_METHODS) for _, callee in _definitions(site, name))
+    if any(_may_change_from_outside(callee, part) for callee in texts for part in ast.walk(callee)):
+        return True
+    inner = [part for statement in moved for part in ast.walk(statement) if isinstance(part, ast.stmt)]
+    written = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
+    raised = {part.exc for part in inner if isinstance(part, ast.Raise)}
+    return any(
+        node not in written | raised and hidden.may_occur(node) for statement in moved for node in ast.walk(statement)
     )
 
 
@@ -107,8 +160,21 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
 
 
 def _conditions_passed(
-    site: Site, function: FunctionNode, moved: Sequence[ast.AST], is_passed: Callable[[ast.AST], bool]
+    site: Site,
+    function: FunctionNode,
+    moved: Sequence[ast.AST],
+    is_passed: Callable[[ast.AST], bool],
+    hidden: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
+    """Return the conditions of the changes in code that moved code passes.
+
+    Parameters
+    ----------
+    is_passed : callable
+        Tells whether the moved code passes a node.
+    hidden : HiddenEffects or None
+        The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
+    """
     # A parsed tree shares the nodes of contexts and operators.
     moved_nodes = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
     names = {name for node in moved for name in names_read(node)}
@@ -122,7 +188,8 @@ def _conditions_passed(
     repeated = {part for loop in loops for part in ast.walk(loop)}
 
     def changes(part: ast.AST) -> bool:
-        return part not in moved_nodes and _may_change(part, names, owners)
+        is_change = _may_change(part, names, owners) or (hidden is not None and hidden.may_occur(part))
+        return part not in moved_nodes and is_change
 
     passed_nodes = [
         node for node in ast.walk(function) if node not in moved_nodes and (node in repeated or is_passed(node))
@@ -133,7 +200,10 @@ def _conditions_passed(
         _called_name(node)
         for node in passed_nodes
         if isinstance(node, ast.AugAssign)
-        or (isinstance(node, ast.Call) and (node in unused or not names.isdisjoint(names_read(node))))
+        or (
+            isinstance(node, ast.Call)
+            and (hidden is not None or node in unused or not names.isdisjoint(names_read(node)))
+        )
     ]
     seen_names = {"", function.name}
     while called_names:
@@ -143,9 +213,8 @@ def _conditions_passed(
         seen_names.add(name)
         for definition_site, callee in _definitions(site, name):
             parts = list(ast.walk(callee))
-            conditions += _conditions_in_function(
-                definition_site, callee, parts, functools.partial(_may_change_from_outside, callee)
-            )
+            changes_outside = functools.partial(_may_change_from_outside, callee, hidden=hidden)
+            conditions += _conditions_in_function(definition_site, callee, parts, changes_outside)
             called_names += map(_called_name, parts)
     return tuple(dict.fromkeys(conditions))
 
@@ -183,8 +252,10 @@ def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
                 yield Site(source, draft, node.body[0], node.body[0], site.texts), node
 
 
-def _may_change_from_outside(function: FunctionNode, part: ast.AST) -> bool:
+def _may_change_from_outside(function: FunctionNode, part: ast.AST, hidden: HiddenEffects | None = None) -> bool:
     """Return whether a part of a function may change an object that the function did not create."""
+    if hidden is not None and hidden.may_occur(part):
+        return True
     arguments = parameters_of(function)
     if isinstance(part, ast.Attribute | ast.Subscript | ast.AugAssign | ast.Call | ast.Expr):
         target = part.target if isinstance(part, ast.AugAssign) else part

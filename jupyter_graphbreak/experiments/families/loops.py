@@ -12,7 +12,13 @@ from jupyter_graphbreak.experiments.families.branch_sides import OPERATOR_SIGNS,
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import indentation_step, names_bound, names_read, site_of
+from jupyter_graphbreak.experiments.families.site import (
+    indentation_step,
+    names_bound,
+    names_read,
+    parameters_of,
+    site_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +91,7 @@ def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -
     else:
         return
     if splices is not None:
-        assumptions = assumptions_of(draft, [branch.test], loop.body)
+        assumptions = [*assumptions_of(draft, [branch.test], loop.body), *_reads_beyond_the_end(site, loop)]
         yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [branch.test], assumptions)
 
 
@@ -123,10 +129,25 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     splices = _run_to_end(site, exit_, torch, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
-        assumptions = assumptions_of(draft, [other_tests[0]], loop.body)
+        assumptions = [*assumptions_of(draft, [other_tests[0]], loop.body), *_reads_beyond_the_end(site, loop)]
         yield from site.propose_edit(
             FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [other_tests[0]], assumptions
         )
+
+
+def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
+    """Yield an assumption for each item of a local object that an iteration reads, unless its length ends the loop."""
+    function = site.function
+    local = names_bound(function) | parameters_of(function) if function is not None else set[str]()
+    counters = names_bound(loop.target) if isinstance(loop, ast.For) else _counters(loop)
+    limit = loop.iter if isinstance(loop, ast.For) else loop.test
+    for node in (node for part in loop.body for node in ast.walk(part)):
+        if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice):
+            continue
+        owners = names_read(node.value) & local - counters - {"self"}
+        if owners - names_read(limit) and counters & names_read(node.slice):
+            text = site.draft.text_of(node)
+            yield f"it assumes that {text}, which the early exit protects, exists in every iteration"
 
 
 def _run_to_end(

@@ -12,10 +12,10 @@ from jupyter_graphbreak.experiments.families.wrapping import entry_function
 from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-    from jupyter_graphbreak.experiments.families.proposal import Problem
+    from jupyter_graphbreak.experiments.families.proposal import Condition, Problem
     from jupyter_graphbreak.experiments.families.site import Site
 
 FAMILY = "output"
@@ -59,7 +59,9 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if function is not None and function_name in {"print", "warnings.warn"}:
         setting = f"builtins.{function_name}" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
-        yield Proposal(FAMILY, title, settings={f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]})
+        passed = _changes_of_written_tensors(site, function, _all_output_statements(problem, site, function, statement))
+        settings = {f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]}
+        yield Proposal(FAMILY, title, settings=settings, conditions=passed)
     method = function_name.rpartition(".")[2]
     assumptions: tuple[str, ...] = ()
     if method in _LOGGING_METHODS and not function_name.startswith("warn"):
@@ -92,6 +94,10 @@ def _output_function(statement: ast.stmt) -> str | None:
     receiver = ast.unparse(statement.value.func.value) if isinstance(statement.value.func, ast.Attribute) else ""
     is_log = method in _LOGGING_METHODS and "log" in receiver.lower()
     return name if is_log or name in _OUTPUT_FUNCTIONS else None
+
+
+def _is_output(statement: ast.stmt) -> bool:
+    return _output_function(statement) is not None
 
 
 def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
@@ -132,10 +138,25 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
         if texts is None:
             return
         tests = [node.test for node in statements if isinstance(node, ast.If | ast.Assert)]
-        passed_conditions = crossing.conditions_after(site, function, statements)
+        passed_conditions = crossing.conditions_after(site, function, statements, _values_of(deferred), _is_output)
         conditions = (*map(site.condition, tests), *passed_conditions)
         yield Proposal(FAMILY, title, texts, conditions=conditions, compiles_itself=True)
         title = f"{title}, with copies of what changes in place"
+
+
+def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
+    return [value for statement in statements for value in statement.values]
+
+
+def _changes_of_written_tensors(
+    site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
+) -> tuple[Condition, ...]:
+    """Return the conditions whose sides may change a tensor that PyTorch writes at the end of the graph."""
+    parts = [deferral.defer(site.draft, function, node) for node in statements]
+    values = _values_of([part for part in parts if part is not None])
+    if None not in parts and not crossing.reads_state(site, function, statements, values):
+        return ()
+    return crossing.conditions_after(site, function, statements, values, _is_output)
 
 
 def _title(statements: list[ast.stmt]) -> str:

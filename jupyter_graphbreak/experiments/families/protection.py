@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.branch_sides import has_no_side_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import dotted
+from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_bound, names_read, parameters_of
+from jupyter_graphbreak.experiments.trial.code_hints import LOOKUP_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,10 +77,60 @@ def assumptions_of(
         )
     for side in (*(side for test in tests for side in _sides_of(draft, test)), *further_code):
         risky_parts += [node for node in ast.walk(side) if isinstance(node, ast.expr) and _is_risky(draft, node)]
+    for test in tests:
+        compared = _names_compared(draft, test)
+        nodes = [node for side in _sides_of(draft, test) for node in ast.walk(side) if isinstance(node, ast.expr)]
+        risky_parts += [node for node in nodes if not compared.isdisjoint(_names_of_positions(draft, node))]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
         for node in dict.fromkeys(risky_parts)
     ]
+
+
+def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
+    """Return the names whose values a test compares by order, as a check of bounds does, also under another name."""
+    read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
+    assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
+    values = [test, *(node.value for node in assignments)]
+    comparisons = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Compare))
+    ordered = (part for part in comparisons if any(isinstance(op, _ORDERS) for op in part.ops))
+    return {name for part in ordered for name in names_read(part)}
+
+
+def _names_of_positions(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the positions or labels with which an expression, or a function it calls, looks items up."""
+    if not isinstance(node, ast.Call):
+        return _names_of_own_positions(draft, node)
+    name = dotted(node.func).rpartition(".")[2]
+    functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
+    looked_up = (_names_of_own_positions(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    return _names_of_arguments(node) if any(looked_up) else _names_of_own_positions(draft, node)
+
+
+def _names_of_own_positions(draft: Draft, node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Subscript):
+        parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
+        return set() if parts else names_read(node.slice)
+    if not isinstance(node, ast.Call):
+        return set()
+    name = dotted(node.func).rpartition(".")[2]
+    return _names_of_arguments(node) if name in LOOKUP_FUNCTIONS or name in _embeddings(draft) else set()
+
+
+def _names_of_arguments(call: ast.Call) -> set[str]:
+    return {name for argument in arguments_of(call) for name in names_read(argument)}
+
+
+@functools.lru_cache(maxsize=8)
+def _embeddings(draft: Draft) -> set[str]:
+    """Return the names and attributes to which the source assigns embeddings."""
+    assignments = (node for node in ast.walk(draft.tree) if isinstance(node, ast.Assign))
+    return {
+        dotted(target).rpartition(".")[2]
+        for node in assignments
+        if isinstance(node.value, ast.Call) and dotted(node.value.func).endswith(("Embedding", "EmbeddingBag"))
+        for target in node.targets
+    }
 
 
 def _tests_class_or_attribute(node: ast.expr) -> bool:
@@ -155,6 +207,9 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
     """Return whether an expression may raise in a way that trials on different inputs do not show."""
     if isinstance(node, ast.BinOp):
         return _divides_by_unknown(node) and not isinstance(node.right, ast.Name | ast.Attribute)
+    if isinstance(node, ast.Subscript):
+        owner = dotted(node.value).rpartition(".")[2]
+        return not isinstance(node.slice, ast.Slice) and owner in _containers_without_items(draft)
     if isinstance(node, ast.Call):
         name = dotted(node.func)
         called_functions = [
@@ -162,6 +217,21 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
         ]
         return any(not _is_harmless(part) for part in called_functions)
     return False
+
+
+@functools.lru_cache(maxsize=8)
+def _containers_without_items(draft: Draft) -> set[str]:
+    """Return the names of containers that the source empties, shrinks or creates without items."""
+    names: set[str] = set()
+    for node in ast.walk(draft.tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)) if method in _REMOVING_METHODS:
+                names.add(dotted(owner).rpartition(".")[2])
+            case ast.Delete(targets=targets):
+                names |= {dotted(part.value).rpartition(".")[2] for part in targets if isinstance(part, ast.Subscript)}
+            case ast.Assign(targets=targets, value=ast.List(elts=[]) | ast.Dict(keys=[])):
+                names |= {dotted(target).rpartition(".")[2] for target in targets}
+    return names
 
 
 def _is_called(function: FunctionNode, name: str) -> bool:
@@ -201,6 +271,8 @@ def _is_of_size(node: ast.expr) -> bool:
     return False
 
 
+_REMOVING_METHODS = {"clear", "pop", "popitem", "popleft", "remove"}
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 

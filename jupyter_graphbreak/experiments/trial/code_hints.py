@@ -15,7 +15,7 @@ from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
@@ -24,9 +24,11 @@ MAX_CONSTANTS = 3
 _TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: Names with which code reads the ``.grad`` of a tensor.
 _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
+#: The names of the methods and attributes of tensors.
+TENSOR_METHODS = frozenset(dir(torch.Tensor))
 #: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
 #: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
-_LOOKUP_FUNCTIONS = frozenset(
+LOOKUP_FUNCTIONS = frozenset(
     {
         "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",
         "repeat_interleave", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
@@ -70,9 +72,8 @@ def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Te
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used_objects)))
-    looks_up = any(is_instance(module, embedding_classes) for module in modules) or not _LOOKUP_FUNCTIONS.isdisjoint(
-        names
-    )
+    has_embedding = any(is_instance(module, embedding_classes) for module in modules)
+    looks_up = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
     return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else _never_indices
 
@@ -102,6 +103,24 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
         if isinstance(code, types.CodeType):
             yield code
             pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+
+
+def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
+    """Return the numbers larger than one in the code of a function and of the user's functions that it reaches."""
+    codes = [*_codes(fn), *own_codes(fn, *first.args, *first.kwargs.values())]
+    constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
+    numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
+    return [number for number in dict.fromkeys(numbers) if number > 1]
+
+
+def lengths_of_lookups(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
+    """Return the lengths of tables that a function reads, such as masks and embeddings of positions."""
+    used_objects = reachable_objects(fn, *first.args, *first.kwargs.values())
+    modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
+    tables = [value for value in state.values() if is_instance(value, torch.Tensor)]
+    tables += [item.weight for item in modules if is_instance(item, torch.nn.Embedding)]
+    tables += [buffer for module in modules for buffer in module.buffers(recurse=False)]
+    return [length for length in dict.fromkeys(table.shape[0] for table in tables if table.dim()) if length > 1]
 
 
 def names_in_code(fn: Callable[..., Any]) -> set[str]:

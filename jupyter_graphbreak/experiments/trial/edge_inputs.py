@@ -17,7 +17,9 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     constants_in_code,
     default_values,
     indices_test,
+    lengths_of_lookups,
     names_in_code,
+    numbers_in_own_code,
     other_choices,
     other_strings,
     reads_gradients,
@@ -85,6 +87,14 @@ _MAX_RAISED_RANKS = 3
 _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING_TENSORS = 3
+#: The maximum number of constants of the code that fill tensors or become lengths, and of tables whose lengths do.
+_MAX_NUMBERS_OF_CODE = 8
+_MAX_TABLES = 4
+#: The largest length from the code, as a number and as a multiple of the given one, and the maximum number of elements
+#: of a tensor with such a length: a longer run takes longer.
+_MAX_LENGTH = 4096
+_MAX_GROWTH = 64
+_MAX_ELEMENTS = 1 << 16
 #: Names with which code reads the number in a tensor.
 _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 
@@ -110,11 +120,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         "": unchanged,
         ", all tensors negated": unless(may_be_indices, negated, unchanged),
         ", all tensors random": unless(may_be_indices, randomized, random_within),
+        ", all tensors zero": unless(may_be_indices, torch.zeros_like, unchanged),
     }
     sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
     numbers = [
         (f"{description}{suffix}", map_tensors(changed, change))
-        for description, changed in _edge_python_values(first, fn)
+        for description, changed in itertools.chain(_edge_python_values(first, fn), _other_texts(first, fn))
         for suffix, change in sides.items()
     ]
     for description, arguments in itertools.chain(
@@ -123,6 +134,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         _extreme_value_changes(first, fn),
         _zero_arguments(first, fn),
         _length_changes(first),
+        _numbers_of_code(first, fn),
     ):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn), is_special=True)
@@ -148,6 +160,8 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
         example = describe(_WITH_GRADIENT, arguments, fn)
         yield Input(arguments, example, is_special=True, state=values, other_kind=_WITH_GRADIENT)
+    for description, arguments in _lengths_of_code(first, fn, state):
+        yield Input(arguments, describe(description, arguments, fn), is_special=True)
 
 
 def _kind_changes(
@@ -339,6 +353,13 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
             yield f"{name} = None, all tensors negated", map_tensors(changed_arguments, negated)
 
 
+def _other_texts(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield arguments with a different string: it may be the name of an attribute or the text of a number."""
+    for name, value in first.named(fn).items():
+        if type(value) is str and not other_strings(fn, value):
+            yield f"{name} = {show(f'not {value}')}", first.with_argument(fn, name, f"not {value}")
+
+
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
     """Yield dicts, dataclasses, lists and tuples with one number or flag changed."""
     if type(value) is dict:
@@ -389,6 +410,7 @@ def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator
     for description, number in _EXTREMES.items():
         change = unless(may_be_indices, functools.partial(filled_with, number=number), unchanged)
         yield f"all tensors {description}", map_tensors(first, change)
+    yield "all tensors extreme", map_tensors(first, unless(may_be_indices, _with_extreme_integers, unchanged))
     yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))
     yield "all tensors with an inf", map_tensors(first, lambda tensor: with_first(tensor, math.inf))
     yield (
@@ -410,6 +432,17 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
         change = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change, unchanged))
+
+
+def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
+    """Return integers with which Python computes differently than their dtype: products of them overflow.
+
+    Large integers are negative: as a number of elements, they would need all memory.
+    """
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        return value
+    most = torch.iinfo(value.dtype).max
+    return torch.full_like(value, most if most < _MAX_LENGTH else -most)
 
 
 def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
@@ -436,6 +469,36 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
             if new_size not in {size, 0} and only_length in {None, new_size}:
                 change = functools.partial(resize, size=size, new_size=new_size)
                 yield f"size {new_size} instead of {size}", map_tensors(first, change)
+
+
+def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
+    """Yield tensors filled with a number of the code, whose difference from the number is zero."""
+    may_be_indices = indices_test(first, fn)
+    for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
+        change = functools.partial(filled_with, number=number)
+        yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change, unchanged))
+
+
+def _lengths_of_code(
+    first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
+) -> Iterator[tuple[str, Arguments]]:
+    """Yield tensors at and above a length that the code names, or that a table has, with values for both branches."""
+    may_be_indices = indices_test(first, fn)
+    named = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
+    lengths = [length for length in named if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
+    lengths += [length for length in lengths_of_lookups(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
+    given = tensors_in((first.args, first.kwargs))
+    sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))[:_MAX_SIZES]
+    most = max((tensor.numel() for tensor in given), default=0)
+    for size in sizes:
+        wanted = (new for length in lengths for new in (length + 1, length))
+        # Other inputs have sizes up to twice the given one.
+        for new in dict.fromkeys(new for new in wanted if new > 2 * size):
+            if new <= _MAX_GROWTH * size and most // size * new <= _MAX_ELEMENTS:
+                longer = map_tensors(first, functools.partial(resize, size=size, new_size=new))
+                yield f"size {new} instead of {size}", longer
+                opposite = map_tensors(longer, unless(may_be_indices, negated, unchanged))
+                yield f"size {new} instead of {size}, all tensors negated", opposite
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:

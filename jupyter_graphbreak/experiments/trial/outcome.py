@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dis
+import functools
 import io
 import random
 import sys
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 #: An input for which the function runs more lines is skipped: the function may loop forever.
 _MAX_LINES = 20_000
+#: The instructions that begin the iterations of loops over an iterator, which ends.
+_ITERATIONS = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded places for an alias.
 _MAX_NAMES = 20
 
@@ -301,15 +305,33 @@ class _LineCounter:
         filename = frame.f_code.co_filename
         if filename not in self._counted:
             self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        return self._count_line if self._counted[filename] else None
+        if not self._counted[filename]:
+            return None
+        frame.f_trace_opcodes = _loops_within_a_line(frame.f_code)
+        return self._count_line
 
     def _count_line(self, frame: types.FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            self._count += 1
             self.lines.add((frame.f_code.co_filename, frame.f_lineno))
+        if event in {"line", "opcode"}:
+            self._count += 1
         if self._count > _MAX_LINES:
             raise LineLimitError
         return self._count_line
+
+
+@functools.lru_cache(maxsize=256)
+def _loops_within_a_line(code: types.CodeType) -> bool:
+    """Return whether code has a loop such as ``while True: pass`` on one line: Python 3.11 counts it as one line."""
+    line = None
+    lines: dict[int, int | None] = {}
+    for instruction in dis.get_instructions(code):
+        line = instruction.starts_line or line
+        lines[instruction.offset] = line
+        is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATIONS
+        if is_loop and lines.get(instruction.argval) == line:
+            return True
+    return False
 
 
 @contextlib.contextmanager

@@ -31,7 +31,13 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
 )
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
-from jupyter_graphbreak.experiments.trial.side_effects import ENVIRONMENT, FOLDER, ObservedEffect, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.side_effects import (
+    ENVIRONMENT,
+    FOLDER,
+    WAITS_FOR_THREAD,
+    ObservedEffect,
+    TrialStoppedError,
+)
 from jupyter_graphbreak.experiments.trial.state_parts import (
     MISSING,
     Identities,
@@ -499,6 +505,8 @@ def find_changing_line(
     return None
 
 
+#: The number of seconds between two looks at a thread that may wait for a lock.
+_LONGEST_WAIT_S = 0.5
 _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
 
 
@@ -515,16 +523,46 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     Raises
     ------
     TrialStoppedError
-        If a lock was left locked.
+        If a lock was left locked, or if the code waited for a lock that only itself could release.
     """
-    try:
-        yield
-    finally:
-        left_locked = [lock for lock in locks if _release(lock)]
+    with _freed_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed:
+        try:
+            yield
+        finally:
+            left_locked = [lock for lock in locks if _release(lock)]
+    if freed:
+        raise TrialStoppedError(ObservedEffect("process", WAITS_FOR_THREAD, None))
     if left_locked:
         raise TrialStoppedError(
             ObservedEffect("state", _LOCK_LEFT_LOCKED.what, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {}))
         )
+
+
+@contextlib.contextmanager
+def _freed_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
+    """Release copied locks if this thread stands still while they are locked; yield the list of released locks."""
+    freed: list[Any] = []
+    if not locks:
+        yield freed
+        return
+    is_over, thread = threading.Event(), threading.get_ident()
+
+    def watch() -> None:
+        before: tuple[int, int, float] | None = None
+        while not is_over.wait(_LONGEST_WAIT_S):
+            frame = sys._current_frames()[thread]  # noqa: SLF001 - the documented way to see another thread
+            now = id(frame), frame.f_lasti, time.clock_gettime(time.pthread_getcpuclockid(thread))
+            if now == before:
+                freed.extend(lock for lock in locks if _release(lock))
+            before = now
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield freed
+    finally:
+        is_over.set()
+        watcher.join()
 
 
 def _release(lock: Any) -> bool:

@@ -2958,3 +2958,64 @@ def given():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.tensor([-1.0, 0.0, 1.0]),), (torch.zeros(0),)]
+# === a printed list that a rare branch changes by a call, right
+jobs = [3, 1, 2]
+def f(x):
+    y = x * 2
+    print("jobs", len(jobs), y.sum().item())
+    if x.shape[0] > 700:
+        y = y + 1
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a printed list that a rare branch changes by a call, wrong
+jobs = [3, 1, 2]
+def take():
+    return jobs.pop()
+def f(x):
+    y = x * 2
+    print("jobs", jobs, y.sum().item())
+    if x.shape[0] > 700:
+        y = y + take()
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.ones(701),)]
+# === a long prefix, right
+def f(x):
+    if x.sum() > 0:
+        y = x * 2
+    else:
+        y = x + 1
+    return y[:100]
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a long prefix, wrong
+def f(x):
+    if x.sum() > 0:
+        x = x[:100]
+    return x * 2
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(-torch.ones(101),), (torch.ones(101),)]
+# === a sum and tags, right
+tags = ["a"]
+def f(x):
+    if x.sum() > 0 and len(tags) > 0:
+        return x * 2
+    return x - 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a sum and tags, wrong
+tags = ["a"]
+def f(x):
+    if x.sum() > 0 and tags:
+        return x * 2
+    return x - 1
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    tags.clear()
+    return [(torch.ones(2),)]

@@ -15,7 +15,7 @@ MOCK = "No constant base type found in MRO of <class '__main__.Mock'>"
 def test_an_error_with_the_words_of_a_known_bug_has_its_advice() -> None:
     (advice,) = advise(Cause("AssertionError", explanation=MOCK), None)
     assert advice.text == (
-        "ask before the compiled function, and pass the answer (a known bug of PyTorch, "
+        "call `isinstance` before the compiled function, and pass the result (a known bug of PyTorch, "
         "https://github.com/pytorch/pytorch/issues/174050)"
     )
     assert advice.text in all_advice()

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import enum
 import queue
+import threading
 import time
 import types
 from collections import OrderedDict, UserDict
@@ -20,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
 from jupyter_graphbreak.experiments.trial.inputs import Input, other_inputs
-from jupyter_graphbreak.experiments.trial.outcome import sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
@@ -82,6 +83,24 @@ def test_integers_that_are_no_indices_are_negated_and_reordered() -> None:
     found = by_name(lambda x: x + 1, torch.tensor([1, 2, 3]))
     assert torch.equal(found["x negated"].arguments.args[0], torch.tensor([-1, -2, -3]))
     assert torch.equal(found["integers in a different order"].arguments.args[0], torch.tensor([3, 1, 2]))
+
+
+def test_numbers_and_tables_of_the_code_become_lengths_and_values() -> None:
+    alone = types.FunctionType((lambda x: x[:100] / (x.max() - 6.5)).__code__, {})
+    found = edge_inputs(Arguments(torch.ones(3)), alone, {"table": torch.ones(40)})
+    edges = [other.arguments.args[0] for other in found]
+    assert {40, 41, 100, 101} <= {x.numel() for x in edges}
+    assert any((x == 6.5).all() for x in edges)
+
+
+def test_any_string_may_be_a_different_one() -> None:
+    found = edge_inputs(Arguments(torch.ones(3), "sum"), lambda x, name: getattr(x, name)(), {})
+    assert "not sum" in [other.arguments.args[1] for other in found]
+
+
+def test_products_of_integers_overflow() -> None:
+    edges = [other.arguments.args[0] for other in edge_inputs(Arguments(torch.tensor([1, 2])), lambda x: x + 1, {})]
+    assert any((x == -torch.iinfo(torch.int64).max).all() for x in edges)
 
 
 @dataclass
@@ -159,6 +178,33 @@ def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None
         counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
     assert counts
     assert 0 not in counts
+
+
+@pytest.mark.timeout(60)
+def test_an_endless_loop_on_one_line_and_a_lock_that_the_run_itself_holds_end() -> None:
+    lock = threading.Lock()
+
+    def wait(x: torch.Tensor) -> torch.Tensor:
+        with lock, lock:
+            return x
+
+    namespace: dict[str, Any] = {}
+    exec("def endless():\n    while True: pass", namespace)  # noqa: S102 - the formatter would use two lines
+
+    with sandboxed(), pytest.raises(TrialStoppedError, match="waits for another thread"):
+        Reference(wait, next(other_inputs(Arguments(torch.ones(2)), wait)))
+    with pytest.raises(LineLimitError), line_limit():
+        namespace["endless"]()
+
+
+def test_attributes_of_a_thread_local_object_are_copied() -> None:
+    local = threading.local()
+    local.step = 2
+
+    def scaled(x: torch.Tensor) -> Any:
+        return x * local.step
+
+    assert Reference(scaled, next(other_inputs(Arguments(torch.ones(2)), scaled))).is_repeatable
 
 
 @pytest.mark.timeout(60)
@@ -307,7 +353,7 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
     model = types.SimpleNamespace(rule="double")
     found = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 3
+    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 4
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:

@@ -18,6 +18,10 @@ def function(*lines: str) -> str:
             ["if x.sum() > 0:  # positive", "    y = x", "else:", "    y = -x  # turned", "return y"], "x.sum() > 0",
             ["# positive", "y = torch.where(x.sum() > 0, x, -x)  # turned", "return y"],
         ),
+        (
+            ["if x.any() and mask and mask.sum(): x = x + 1", "return x"], "x.any()",
+            ["x = torch.where(x.any() & bool(mask) & (mask.sum() != 0), x + 1, x)", "return x"],
+        ),
         (["if x.any(): x = x + 1", "return x"], "x.any()", ["x = torch.where(x.any(), x + 1, x)", "return x"]),
         (["return x if x.max() else 0 * x"], "x if x.max() else 0 * x", ["return torch.where(x.max() != 0, x, 0 * x)"]),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.break_problems import problem, texts
+from tests.support.break_problems import problem, proposals_of, texts
 
 HEAD = "import torch\ndef f(x):\n"
 
@@ -84,3 +84,15 @@ def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
 def test_a_loop_with_irreversible_changes_is_not_changed(loop: str) -> None:
     text = f"{HEAD}    {loop}\n".replace("T", "x.sum() > 3")
     assert texts("loops", problem(text, "x.sum() > 3")) == []
+
+
+@pytest.mark.parametrize(
+    ("items", "item", "is_assumed"),
+    [("range(4)", "x[i]", True), ("range(len(x))", "x[i]", False), ("range(4)", "table[i]", False), ("x", "i", False)],
+)
+def test_an_item_that_an_early_exit_protects_may_not_exist(items: str, item: str, *, is_assumed: bool) -> None:
+    text = (
+        f"{HEAD}    y = x\n    for i in {items}:\n        if y.sum() > 3: break\n        y = y + {item}\n    return y\n"
+    )
+    (only,) = proposals_of("loops", problem(text, "y.sum() > 3"))
+    assert bool(only.assumptions) is is_assumed

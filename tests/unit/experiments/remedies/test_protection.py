@@ -46,10 +46,20 @@ def test_python_still_tests_sizes(lines: list[str], code: str, after: list[str])
         (["if x.any():", "    x = x * 2 / x.norm()", "return x"], "x.any()", None),
         (["if x.any() and x.sum() > 3:", "    x = x % 7", "return x"], "x.any()", None),
         (["if n is not None and x.max() > n:", "    x = x + 1", "return x"], "x.max() > n", None),
+        (["if (i.max() < 8) & x.any():", "    x = n.gather(0, i)", "return x"], "(i.max() < 8) & x.any()",
+         "n.gather(0, i)"),
+        (["if x.any():", "    x = x * n.past[-1]", "n.past.pop()", "return x"], "x.any()", "n.past[-1]"),
+        (["ok = i.max() < 8", "if ok:", "    x = looks_up(i)", "return x"], "if ok:", "looks_up(i)"),
+        (["if i.max() < 8:", "    x = table(i)", "return x"], "i.max() < 8", "table(i)"),
+        (["if i.max() < 8:", "    x = n[i]", "return x"], "i.max() < 8", "n[i]"),
+        (["if i.max() < 8:", "    x = n[i > 0] + i[:2]", "return x"], "i.max() < 8", None),
     ],
 )  # fmt: skip
 def test_code_that_may_raise_is_an_assumption(lines: list[str], code: str, granted: str | None) -> None:
-    helper = "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
+    helper = (
+        "def raises(x):\n    if x.dim() > 3:\n        raise ValueError\n    return x\n"
+        "def looks_up(k):\n    return torch.one_hot(k, 8)\ntable = torch.nn.Embedding(8, 2)\n"
+    )
     first = proposals_of("branch", problem(function(*lines, before=helper), code))[0]
     expected = [] if granted is None else [
         f"it assumes that {granted}, which a condition protects, never raises and has no effect"

@@ -217,6 +217,8 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                     if (report_id in unsearched_breaks if is_later else report_id not in fixed_breaks)
                 )
                 searched_breaks |= breaks_in_run.keys()
+                if index >= len(entries) - 1 and not unsearched():
+                    entry_end = end  # no later call is needed
                 if breaks_to_remove:
                     breaks_to_begin_with = frozenset(
                         breaks_in_run[ident] for ident in first_breaks if ident in breaks_in_run

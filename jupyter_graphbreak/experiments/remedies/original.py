@@ -6,13 +6,14 @@ import builtins
 import contextlib
 import itertools
 import re
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile
+from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile, given_backend
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -21,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_li
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
+from jupyter_graphbreak.experiments.trial.time_limit import Patience, seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,7 +105,9 @@ _MAX_DERIVING_S = 10.0
 _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGE_CASES = 3
 #: The share of the remaining time after which no more inputs are derived.
-_SHARE_OF_INPUTS = 0.1
+_SHARE_OF_INPUTS = 0.06
+#: The backends that run a graph as it was captured.
+_BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
 _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERROR_IN_PLACE = "can't be cast to the desired output type"
@@ -138,10 +141,18 @@ class Original:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
+        begun = time.monotonic()
+        self._share_s = _SHARE_OF_INPUTS * seconds_left()
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
             self._reference = Reference(entry.call, first_input)
-            derived = self._reference.cases(patience_s=min(_MAX_DERIVING_S, seconds_left() * _SHARE_OF_INPUTS))
+            # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
+            has_compiler = given_backend(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
+            if not has_compiler:
+                self._reference.shrink()
+            derived = self._reference.cases(patience=self._patience())
+            if has_compiler:
+                self._reference.shrink()
             derived_cases = [case for case in derived if _stays_finite(case.input, entry.arguments)]
             if self._reference.is_repeatable:  # otherwise the function may read uninitialized memory, or the clock
                 derived_cases = [
@@ -149,7 +160,15 @@ class Original:
                 ]
         #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
+        #: The seconds that the runs on these inputs took.
+        self.seconds = time.monotonic() - begun
         self._edge_cases: list[ReferenceCase] | None = None
+        #: The results of :meth:`choose_inputs`, with the conditions.
+        self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
+
+    def _patience(self) -> Patience:
+        """Return the time in which to derive usual inputs, or edge inputs."""
+        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=2 * self._share_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.
@@ -160,7 +179,7 @@ class Original:
         if self._edge_cases is None:
             max_edge_cases = max(_MIN_EDGE_CASES, _MAX_KEPT_BYTES // max(1, _size_in_bytes(self._reference.result)))
             with sandboxed():
-                edge_cases = self._reference.edge_cases(patience_s=_MAX_DERIVING_S) if self.is_repeatable else iter(())
+                edge_cases = self._reference.edge_cases(self._patience()) if self.is_repeatable else iter(())
                 self._edge_cases = _accepted_cases(list(itertools.islice(edge_cases, max_edge_cases)))
         return self._edge_cases
 
@@ -184,6 +203,11 @@ class Original:
         return [*[*cases_with_nan, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
+    def misses_edge_cases(self) -> bool:
+        """Whether there was no time for all edge inputs that every function may get."""
+        return self._reference.misses_edge_cases
+
+    @property
     def is_repeatable(self) -> bool:
         """Whether the function returns the same result again."""
         return bool(self._reference.is_repeatable)
@@ -202,13 +226,17 @@ class Original:
         if case is not self.pool[0]:
             self.pool = [other for other in self.pool if other is not case]
 
-    def run(self, program: Callable[..., Any], subject: Subject, case: ReferenceCase) -> Result:
+    def run(
+        self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, gradients: bool = True
+    ) -> Result:
         """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(case.input.state)
         if case.input.follows_first_input and self._reference.changed:
-            run(program, subject, subject.with_copies(self.pool[0].input.arguments), gradients=False)
-        return run(program, subject, subject.with_copies(case.input.arguments), case.input.seed)
+            before = self._reference.preceding_call(case.input)
+            run(program, subject, subject.with_copies(before), gradients=False)
+        arguments = subject.with_copies(case.input.arguments)
+        return run(program, subject, arguments, case.input.seed, gradients=gradients)
 
     def choose_inputs(
         self, program: Program, watched: Sequence[WatchedCondition]
@@ -219,45 +247,63 @@ class Original:
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
-        chosen_inputs = self.usual_inputs()
         if not watched:
-            return chosen_inputs, None
-        by_change: dict[int, tuple[Change, list[Condition]]] = {}
+            return self.usual_inputs(), None
+        if not self.has_chosen_inputs(watched):
+            self._choices.append((watched, self._choose_inputs(program, watched)))
+        return next(choice for known, choice in self._choices if known == watched)
+
+    def has_chosen_inputs(self, watched: Sequence[WatchedCondition]) -> bool:
+        """Return whether :meth:`choose_inputs` needs no further runs for conditions."""
+        return not watched or any(known == watched for known, _ in self._choices)
+
+    def _choose_inputs(
+        self, program: Program, watched: Sequence[WatchedCondition]
+    ) -> tuple[list[ReferenceCase], bool | None]:
+        chosen_inputs = self.usual_inputs()
+        groups: list[tuple[Change, list[Condition]]] = []
         for change, condition in watched:
-            by_change.setdefault(id(change), (change, []))[1].append(condition)
+            conditions = next((others for known, others in groups if known == change), None)
+            if conditions is None:
+                groups.append((change, [condition]))
+            elif condition not in conditions:
+                conditions.append(condition)
         missing_sides = {
             (group, index, side)
-            for group, (_, conditions) in enumerate(by_change.values())
+            for group, (_, conditions) in enumerate(groups)
             for index, condition in enumerate(conditions)
             for side in condition.sides or (None,)
         }
-        for pool, chosen_count in ((self.pool, len(chosen_inputs)), (self.edge_cases, 0)):
+        for pool in (self.pool, self.edge_cases):
             if not missing_sides:
                 break
             cases = pool() if callable(pool) else pool
-            taken_sides: list[set[tuple[int, int, bool | None]]] = [set() for _ in cases]
-            for group, (change, conditions) in enumerate(by_change.values()):
+            needed: set[int] = set()
+            for group, (change, conditions) in enumerate(groups):
+                if not any(known == group for known, _, _ in missing_sides):
+                    continue
                 texts = {**program.texts, **change.texts}
                 about_sizes = [bool(_SIZE_WORDS.search(_code_of(condition, texts))) for condition in conditions]
-                rows = zip(taken_sides, self._sides_taken(program, change, conditions, cases), cases, strict=True)
-                for sides, sides_of_change, case in rows:
-                    has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
-                    sides |= {
-                        (group, index, side) for index, side in sides_of_change if has_values or about_sizes[index]
-                    }
-            missing_sides -= set().union(*taken_sides[:chosen_count])
-            for case, sides in zip(cases[chosen_count:], taken_sides[chosen_count:], strict=True):
-                if sides & missing_sides:
-                    chosen_inputs.append(case)
-                    missing_sides -= sides
+                with self._recording_sides(program, change, conditions) as sides_taken:
+                    for number, case in enumerate(cases):
+                        if not any(known == group for known, _, _ in missing_sides):
+                            break
+                        has_values = _empty_tensors(case.input.arguments) <= _empty_tensors(self.entry.arguments)
+                        taken = sides_taken(case)
+                        sides = {(group, index, side) for index, side in taken if has_values or about_sizes[index]}
+                        needed |= {number} if sides & missing_sides else set()
+                        missing_sides -= sides
+            additional = (cases[number] for number in sorted(needed))
+            chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
         if missing_sides:
             return chosen_inputs, False
         return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched) else None
 
-    def _sides_taken(
-        self, program: Program, change: Change, conditions: list[Condition], cases: list[ReferenceCase]
-    ) -> list[set[tuple[int, bool | None]]]:
-        """Return the sides that each condition of the uncompiled changed program takes, for each input."""
+    @contextlib.contextmanager
+    def _recording_sides(
+        self, program: Program, change: Change, conditions: list[Condition]
+    ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
+        """Yield a function that returns the sides that each condition of the uncompiled changed program takes."""
         texts = {**program.texts, **change.texts}
         instrumented = dict(change.texts)
         count = 0
@@ -275,23 +321,6 @@ class Original:
             ]
             instrumented[source] = instrumented_text(texts[source], ranges, count)
             count += len(ranges)
-        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
-            subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
-            scope = getattr(subject.call, "__globals__", None)
-            scopes = [scope] if scope is not None else []
-            sides_by_input: list[set[tuple[int, bool | None]]] = []
-            with (
-                changed_functions(program, instrumented, subject.functions()) as application,
-                application.with_definitions(*scopes),
-            ):
-                subject.keep_definitions(application.defined_names)
-                for case in cases:
-                    sides.clear()
-                    with contextlib.suppress(LineLimitError), line_limit():
-                        self.run(subject.call, subject, case)
-                    sides_by_input.append(
-                        {(index, side) for index, taken_sides in sides.items() for side in taken_sides}
-                    )
         places = [
             condition_
             for source in dict.fromkeys(condition_.source for condition_ in conditions)
@@ -299,7 +328,32 @@ class Original:
             if condition_.source == source
         ]
         numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
-        return [{(numbers[number], side) for number, side in sides} for sides in sides_by_input]
+        with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
+            subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
+            scope = getattr(subject.call, "__globals__", None)
+            scopes = [scope] if scope is not None else []
+            needs_gradients: list[bool] = []
+
+            def sides_in_run(case: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
+                sides.clear()
+                with contextlib.suppress(LineLimitError), line_limit():
+                    self.run(subject.call, subject, case, gradients=gradients)
+                return {(numbers[index], side) for index, taken in sides.items() for side in taken}
+
+            def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
+                if not needs_gradients:  # a condition may be part of a backward pass
+                    without = sides_in_run(case, gradients=False)
+                    taken = sides_in_run(case, gradients=True)
+                    needs_gradients.append(taken != without)
+                    return taken
+                return sides_in_run(case, gradients=needs_gradients[0])
+
+            with (
+                changed_functions(program, instrumented, subject.functions()) as application,
+                application.with_definitions(*scopes),
+            ):
+                subject.keep_definitions(application.defined_names)
+                yield sides_taken
 
 
 def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:

@@ -323,7 +323,7 @@ class EdgeFindings:
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(
-                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.example.what}"
+                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.what}"
                     )
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere.
@@ -332,7 +332,7 @@ class EdgeFindings:
             )
             noted_difference = disqualifying_difference or unusable_result
             if noted_difference is not None and findings.noted_difference is None:
-                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.example.what}")
+                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.what}")
         return findings
 
 

@@ -133,8 +133,9 @@ class TrialResult:
 #: Seconds of processor time after which a changed program runs on no further edge inputs.
 _PATIENCE_S = 20.0
 _CONTROL_FLOW_CALL = (".cond(", ".while_loop(")
-#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this many seconds.
-_MAX_SECONDS_FOR_EDGE_CASES = 6.0
+#: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
+#: remaining time.
+_SHARE_OF_EDGE_CASES = 0.15
 #: The share of the remaining time after which a program does not run on further inputs.
 _SHARE_OF_RUN = 0.25
 #: The share of the remaining time after which the original is compiled with a backend that compiles nothing.
@@ -304,21 +305,31 @@ class TrialRunner:
         is_thorough : bool
             Whether to use all inputs, because nothing is known about the change.
         """
-        try:
-            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
-        except TrialStoppedError as stopped:
-            return TrialResult(change, "not tried", stop_reason(stopped))
-        cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
         candidate = _RunnableChange(
             change,
             lambda chosen_cases, is_promising: self._run_compiled(change, chosen_cases, is_promising),
             lambda: open_uncompiled(self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
+        if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
+            first_case = self._uncompiled_original.pool[:1]
+            result = self._trial(candidate, goals, first_case, both_sides=None, on_edge_cases=False)
+            if result.verdict not in WORKING:
+                return result
+        try:
+            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
+        except TrialStoppedError as stopped:
+            return TrialResult(change, "not tried", stop_reason(stopped))
+        cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
         reason_if_unproven = (
             _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched_conditions) else _CODE_NEVER_RAN
         )
         return self._trial(candidate, goals, cases, both_sides=both_sides, reason_if_unproven=reason_if_unproven)
+
+    def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
+        """Whether choosing inputs for conditions takes longer than compiling and calling the program."""
+        is_chosen = self._uncompiled_original.has_chosen_inputs(watched_conditions)
+        return not is_chosen and self._uncompiled_original.seconds > self._original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement of the entry's function on every input, and give a verdict.
@@ -357,6 +368,7 @@ class TrialRunner:
         *,
         both_sides: bool | None,
         reason_if_unproven: str = _SIDE_NEVER_RAN,
+        on_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -378,7 +390,7 @@ class TrialRunner:
             removed = self._compare_breaks(candidate.change, run).removed
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
-            if verdict in WORKING:
+            if verdict in WORKING and on_edge_cases:
                 try:
                     verdict, reason, removed, diffs, edge_case_count = self._compare_on_edge_cases(
                         candidate, run, removed, diffs
@@ -453,8 +465,9 @@ class TrialRunner:
         diffs, inputs = findings.diffs, findings.inputs
         edge_cases, note = self._uncompiled_original.edge_cases(), findings.noted_difference
         has_tried_edge_cases = candidate.is_same_uncompiled or ran_uncompiled == len(edge_cases)
+        has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.misses_edge_cases
         if candidate.differs_when_compiled and original is None:
-            has_tried_edge_cases = has_tried_edge_cases and self._original_seconds <= _MAX_SECONDS_FOR_EDGE_CASES
+            has_tried_edge_cases = has_tried_edge_cases and not self._uncompiled_original.edge_cases_to_compile(choice)
         if note is None and edge_cases and not has_tried_edge_cases:
             note = _NO_TIME_FOR_EDGE_CASES
         verdict: RemedyVerdict = "works" if note is None else "works on what ran"
@@ -482,7 +495,7 @@ class TrialRunner:
                     (case for case in same_rank if self._still_breaks_with(candidate, removed, original_run, case)),
                     None,
                 )
-                input_text = breaking_case.input.example.what if breaking_case is not None else None
+                input_text = breaking_case.input.what if breaking_case is not None else None
                 findings = replace(
                     findings, noted_difference=f"it still breaks with {input_text}" if input_text is not None else None
                 )
@@ -530,7 +543,8 @@ class TrialRunner:
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        if choice not in self._original_on_edge_cases and self._original_seconds <= _MAX_SECONDS_FOR_EDGE_CASES:
+        has_time = self._original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
+        if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)
             if cases:
                 self._original_on_edge_cases[choice] = self._run_compiled(Change(), cases, lambda _: True), cases
@@ -590,7 +604,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {description(result.raised)}, on {case.input.example.what}", []
+                return f"raises {description(result.raised)}, on {case.input.what}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)

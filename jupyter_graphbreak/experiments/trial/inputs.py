@@ -72,6 +72,8 @@ class Input:
     other_kind : str
         How the tensors differ from the first input's: they have different dtypes or more dimensions, require
         gradients, are not contiguous, or are empty.
+    is_smaller : bool
+        Whether tensors are smaller than those of the first input, only to save time.
     """
 
     arguments: Arguments
@@ -81,6 +83,12 @@ class Input:
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
     other_kind: str = ""
+    is_smaller: bool = False
+
+    @property
+    def what(self) -> str:
+        """The description for messages."""
+        return f"{self.example.what}, with smaller tensors" if self.is_smaller else self.example.what
 
     @property
     def only_errors_count(self) -> bool:

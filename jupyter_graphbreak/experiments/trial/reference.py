@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +17,7 @@ from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
+from jupyter_graphbreak.experiments.trial.smaller_inputs import shrinkable_sizes, shrunk
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience
 from jupyter_graphbreak.experiments.trial.unaudited_functions import announced_sleep
@@ -30,14 +33,21 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for other paths through the function, and the seconds of processor time.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
+#: A call that takes as many seconds of processor time is slow: its inputs are made smaller, and repeated less often.
+_SLOW_S = 0.05
+#: The maximum number of sizes of the first input's dimensions for which a smaller size is tried.
+_MAX_SHRUNK = 3
+#: The user's lines that ran: files and numbers.
+Lines = frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True)
 class ReferenceCase:
-    """A further input and the original function's result for it."""
+    """A further input and the original function's result for it, with the lines that ran if they were noted."""
 
     input: Input
     expected: Result
+    lines: Lines = frozenset()
 
     def example(self) -> Example:
         """Return the report's description of the input."""
@@ -64,6 +74,10 @@ class Reference:
         Whether the function returns the same value again.
     is_random : bool
         Whether the function's result depends on the random seed.
+    base : Input
+        The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
+    misses_edge_cases : bool
+        Whether there was no time for all edge inputs with the state and the kinds of tensors of the first input.
 
     Raises
     ------
@@ -75,27 +89,65 @@ class Reference:
 
     def __init__(self, fn: Any, first: Input) -> None:
         self.fn = fn
-        self.first = first
+        self.first = self.base = first
+        self.misses_edge_cases = False
         self.subject = Subject(fn, first.arguments)
         self.result = self._call(first.arguments)
+        #: The sizes of the base's dimensions that are smaller than the first input's, with the first input's sizes.
+        self._shrunk: dict[int, int] = {}
+        #: The lines that ran together in calls of a slow function which gave the same result again.
+        self._repeated_lines: set[Lines] = set()
         if self.result.raised is not None:
             raise self.result.raised
         before = self.subject.initial
         self.changed = {
             name for name, value in self.result.state.items() if name not in before or difference(before[name], value)
         }
+        begun = time.thread_time()
         self.is_repeatable = not self._differs(self._call(first.arguments))
+        #: The processor time of a call with the base; the very first call may take longer.
+        self._seconds = time.thread_time() - begun
         self.is_random = self.is_repeatable and self._differs(self._call(first.arguments, seed=1))
 
-    def cases(self, given_arguments: Sequence[Arguments] = (), patience_s: float = _MAX_SECONDS) -> list[ReferenceCase]:
+    def shrink(self) -> None:
+        """Derive the inputs of a slow function from a smaller input, if the same lines run for it."""
+        if self._seconds < _SLOW_S:
+            return
+        expected = self._lines_of_call(self.first.arguments)
+        if expected is None:
+            return
+        if self.is_repeatable:
+            self._repeated_lines.add(expected)
+        for size in shrinkable_sizes(self.first.arguments)[:_MAX_SHRUNK]:
+            smaller = (pair for pair in shrunk(self.base.arguments, size) if self._lines_of_call(pair[0]) == expected)
+            arguments, new_size = next(smaller, (None, 0))
+            if arguments is None:
+                continue
+            begun = time.thread_time()
+            self._call(arguments)
+            self._seconds = time.thread_time() - begun
+            self._shrunk[new_size] = size
+            example = describe(self.first.example.what, arguments, self.fn)
+            self.base = replace(self.base, arguments=arguments, example=example, is_smaller=True)
+            if self._seconds < _SLOW_S:
+                return
+
+    def _lines_of_call(self, arguments: Arguments) -> Lines | None:
+        """Return the user's lines that run for arguments; ``None`` if the function rejects them or runs too long."""
+        with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
+            if self._call(arguments, gradients=False).raised is None:
+                return frozenset(lines)
+        return None
+
+    def cases(self, given_arguments: Sequence[Arguments] = (), patience: Patience | None = None) -> list[ReferenceCase]:
         """Return cases for the given inputs, or for derived inputs if none are given.
 
         Parameters
         ----------
         given_arguments : sequence of Arguments
             The inputs to use.
-        patience_s : float
-            After this many seconds of processor time, no further input is derived.
+        patience : Patience, optional
+            The time after which no further input is derived.
         """
         cases: list[ReferenceCase] = []
         if given_arguments:
@@ -107,34 +159,35 @@ class Reference:
                 with contextlib.suppress(TrialStoppedError):
                     cases.append(ReferenceCase(other, self._run_input(other)))
             return cases
-        patience = Patience(patience_s)
+        patience = patience or Patience(_MAX_SECONDS)
         for derived in self._derive_inputs():
             if patience.is_over:
                 break
-            with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit():
-                case = ReferenceCase(derived, self._run_input(derived))
+            with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
+                case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
                 if case.expected.raised is None or not derived.is_special:  # otherwise the function rejects the input
                     cases.append(case)
         return cases
 
-    def edge_cases(self, patience_s: float = _MAX_SECONDS) -> Iterator[ReferenceCase]:
+    def edge_cases(self, patience: Patience | None = None) -> Iterator[ReferenceCase]:
         """Yield cases with edge inputs, including inputs that the function rejects.
 
         Parameters
         ----------
-        patience_s : float
-            After this many seconds of processor time, no further input is derived.
+        patience : Patience, optional
+            The time after which no further input is derived.
         """
-        patience = Patience(patience_s)
+        patience = patience or Patience(_MAX_SECONDS)
         self.subject.restore()
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
-        for derived in edge_inputs(self.first.arguments, self.fn, variables):
+        for derived in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
             if patience.is_over:
+                self.misses_edge_cases = not derived.state and not derived.other_kind
                 break
             case = None
             try:
-                with contextlib.suppress(LineLimitError), line_limit():
-                    case = ReferenceCase(derived, self._run_input(derived))
+                with contextlib.suppress(LineLimitError), line_limit() as lines:
+                    case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
             except TrialStoppedError as stopped:
                 if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
                     raise
@@ -142,10 +195,18 @@ class Reference:
                 yield case
 
     def has_repeatable_result(self, case: ReferenceCase) -> bool:
-        """Return whether the function returns the same result again; it does not if, say, it reads the time of day."""
+        """Return whether the function returns the same result again; it does not if, say, it reads the time of day.
+
+        A slow function is not called again if the same lines ran in a call that returned the same result again.
+        """
+        if self._seconds >= _SLOW_S and case.lines in self._repeated_lines:
+            return True
         repeated = self._run_input(case.input)
         has_same_error = type(case.expected.raised) is type(repeated.raised)
-        return has_same_error and difference(case.expected.value, repeated.value) is None
+        is_repeatable = has_same_error and difference(case.expected.value, repeated.value) is None
+        if is_repeatable:
+            self._repeated_lines.add(case.lines)
+        return is_repeatable
 
     def repeated_on_new_copies(self) -> Result:
         """Return the result for the first input once more, from different copies of the function and its objects."""
@@ -156,17 +217,25 @@ class Reference:
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
             yield replace(
-                self.first,
-                example=Example("the first input again", self.first.example.values),
+                self.base,
+                example=Example("the first input again", self.base.example.values),
                 follows_first_input=True,
             )
         yield from self._reseeded_inputs()
-        yield from (replace(other, follows_first_input=True) for other in other_inputs(self.first.arguments, self.fn))
+        others = map(self._described, other_inputs(self.base.arguments, self.fn))
+        yield from (replace(other, follows_first_input=True) for other in others)
+
+    def _described(self, derived: Input) -> Input:
+        """Describe an input that was derived from the base relative to the first input."""
+        what = derived.example.what
+        for new_size, size in self._shrunk.items():
+            what = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", what)
+        return replace(derived, example=Example(what, derived.example.values), is_smaller=self.base.is_smaller)
 
     def _reseeded_inputs(self) -> Iterator[Input]:
-        values = self.first.example.values
+        values = self.base.example.values
         for seed in self._seeds:
-            yield replace(self.first, example=Example("the first input, different random seed", values), seed=seed)
+            yield replace(self.base, example=Example("the first input, different random seed", values), seed=seed)
 
     @functools.cached_property
     def _seeds(self) -> list[int]:
@@ -182,7 +251,7 @@ class Reference:
                 if patience.is_over:
                     break
                 with line_limit() as lines:
-                    self._call(self.first.arguments, seed, gradients=False)
+                    self._call(self.base.arguments, seed, gradients=False)
                 if frozenset(lines) not in paths and seed not in (0, *seeds):
                     seeds.append(seed)
                 paths.add(frozenset(lines))
@@ -190,11 +259,15 @@ class Reference:
 
     def _run_input(self, input_: Input) -> Result:
         if input_.follows_first_input and self.changed:
-            self._call(self.first.arguments, gradients=False)
+            self._call(self.preceding_call(input_), gradients=False)
             arguments = self.subject.with_copies(input_.arguments)
             with running_eagerly(), announced_sleep():
                 return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
+
+    def preceding_call(self, input_: Input) -> Arguments:
+        """Return the arguments of the call before that with an input, if the function changes its state."""
+        return (self.base if input_.is_smaller else self.first).arguments
 
     def _call(
         self,

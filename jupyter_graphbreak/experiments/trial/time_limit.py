@@ -62,11 +62,13 @@ class Patience:
     ----------
     seconds : float
         The processor time.
+    wall_clock : float
+        The maximum wall-clock time, by default five times the processor time.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, wall_clock: float = float("inf")) -> None:
         self._processor_end = time.thread_time() + seconds
-        self._wall_clock_end = time.monotonic() + _WALL_CLOCK_FACTOR * seconds
+        self._wall_clock_end = time.monotonic() + min(wall_clock, _WALL_CLOCK_FACTOR * seconds)
 
     @property
     def is_over(self) -> bool:

@@ -63,7 +63,7 @@ def test_state_that_only_eager_code_sets_is_no_difference() -> None:
 
 
 def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_runner, "_MAX_SECONDS_FOR_EDGE_CASES", 600)  # compiling takes long on a busy machine
+    monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 600)  # compiling takes long on a busy machine
     with_inductor = tried(truncated, torch.ones(3), backend="inductor")
     if torch.__version__.startswith("2.9."):  # its inductor writes C++ code for int(...) that does not compile
         assert any("CppCompileError" in (remedy.reason or "") for remedy in with_inductor)

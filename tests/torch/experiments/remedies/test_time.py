@@ -282,7 +282,7 @@ def test_a_setting_that_no_unusual_value_was_tried_with_works_on_what_ran(monkey
     def rows(x: torch.Tensor) -> torch.Tensor:
         return torch.nonzero(x * 2).sum()
 
-    monkeypatch.setattr(trial_runner, "_MAX_SECONDS_FOR_EDGE_CASES", 0.0)
+    monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 0.0)
     report = jupyter_graphbreak.try_remedies(torch.compile(rows, backend="eager"), torch.ones(3))
     (setting,) = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     assert (setting.kind, setting.verdict) == ("setting", "works on what ran")

@@ -19,6 +19,17 @@ _T = TypeVar("_T")
 MODULE_CALLS = frozenset(getattr(torch.nn.Module, name).__code__ for name in ("_wrapped_call_impl", "_call_impl"))
 #: The file through which the steps of all optimizers are called.
 OPTIMIZERS = torch.optim.Optimizer.profile_hook_step.__code__.co_filename
+#: The names of the methods and attributes of tensors.
+TENSOR_METHODS = frozenset(dir(torch.Tensor))
+#: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
+#: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
+LOOKUP_FUNCTIONS = frozenset(
+    {
+        "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",
+        "repeat_interleave", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
+        "sparse_csc_tensor", "sparse_csr_tensor",
+    }
+)  # fmt: skip
 
 
 def custom_operator(value: Any) -> tuple[Any, Any] | None:

@@ -8,9 +8,9 @@ from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak._torch_compat.operations import TENSOR_METHODS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_bound, names_read, parameters_of
-from jupyter_graphbreak.experiments.trial.code_hints import TENSOR_METHODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,11 +6,11 @@ import ast
 import functools
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
 from jupyter_graphbreak.experiments.families.branch_sides import has_no_side_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_bound, names_read, parameters_of
-from jupyter_graphbreak.experiments.trial.code_hints import LOOKUP_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

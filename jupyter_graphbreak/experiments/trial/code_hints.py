@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
 from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -24,17 +25,6 @@ MAX_CONSTANTS = 3
 _TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
 #: Names with which code reads the ``.grad`` of a tensor.
 _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
-#: The names of the methods and attributes of tensors.
-TENSOR_METHODS = frozenset(dir(torch.Tensor))
-#: PyTorch functions that take indices or counts. Some do not check them and write outside of their result, which ends
-#: the process: ``repeat_interleave`` with counts such as [-4, 0, 6], sparse tensors with negative indices.
-LOOKUP_FUNCTIONS = frozenset(
-    {
-        "embedding", "gather", "index_select", "one_hot", "scatter", "take_along_dim", "cross_entropy", "ctc_loss",
-        "repeat_interleave", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor",
-        "sparse_csc_tensor", "sparse_csr_tensor",
-    }
-)  # fmt: skip
 
 
 def tested_parameters(fn: Callable[..., Any]) -> set[str]:

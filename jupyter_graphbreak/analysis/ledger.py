@@ -32,7 +32,8 @@ _EVENT_KINDS = (
     ("Graphs", additions.GraphStacks.kind, "dynamo_output_graph"),
     ("Graph breaks", additions.BreakSeen.kind, "artifact:dynamo_graph_break_reason"),
 )
-#: If the user's logs show graph breaks, torch 2.9 repeats, as a break, the error at which it gives up on a frame.
+#: The beginning of a break that torch 2.9 adds if the user's logs show graph breaks: it repeats the error for which
+#: Dynamo gave up on a frame.
 _REPETITION = "Graph break: skip: "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300

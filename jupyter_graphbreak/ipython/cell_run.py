@@ -87,7 +87,7 @@ class CellRuns:
 
     # IPython calls these before and after a cell, through with_fallback.
 
-    def enter(self, _: ExecutionInfo) -> None:
+    def read_request(self, _: ExecutionInfo) -> None:
         """Store the request of a cell, or count a cell that the observed one runs: ``pre_run_cell``."""
         if self._observation is not None:
             self._inner_cells += 1

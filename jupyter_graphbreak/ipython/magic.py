@@ -165,7 +165,7 @@ class CompileExplain(Magics):
                 self._add_transformer,
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
-            "pre_run_cell": with_fallback("reading the request", self.runs.enter, _do_nothing),
+            "pre_run_cell": with_fallback("reading the request", self.runs.read_request, _do_nothing),
             "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.drop),
         }
 

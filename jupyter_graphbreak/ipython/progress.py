@@ -30,7 +30,7 @@ class Progress(msgspec.Struct, frozen=True):
     graphs: int
     breaks: int
     elapsed_s: float
-    #: The time limit of the activity; ``None`` if it has none.
+    #: The seconds until the time limit of the activity; ``None`` if it has no limit.
     left_s: float | None = None
 
 

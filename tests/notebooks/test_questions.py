@@ -128,7 +128,7 @@ tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together 
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
-FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | the ninth raises
+FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | a ninth compilation raises
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
@@ -275,7 +275,7 @@ items of a dict as an argument | causes/gb0811#dict-items-a-zip-or-a-generator-a
 new_full with a tensor (to_dense_batch) | causes/gb0033#new-full-with-a-tensor-as-the-value | asks for the value
 NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
-aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | compiles anyway
+aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
 max-autotune inside another torch.compile | questions#nothing-is-compiled | The outer one
 memory leak in each call | questions#memory | names what keeps it

@@ -65,7 +65,7 @@ class EnteredCall(NamedTuple):
 
 
 class StartedCall(NamedTuple):
-    """A call of a compiled callable from eager code that is about to start.
+    """A call, from eager code, of a compiled callable that has not run yet.
 
     ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``callable_id``, ``modes``
     and ``compile_arguments`` are as in :class:`EnteredCall`.

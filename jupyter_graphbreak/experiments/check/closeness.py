@@ -145,7 +145,7 @@ def _is_rounding(
         expected_distance, actual_distance = (expected - exact).abs().max(), (actual - exact).abs().max()
         jumps = torch.zeros_like(expected_distance)
         if strongly_varied_results and not is_half:  # half precision is too coarse to tell
-            # A smooth result changes in proportion to its inputs, which change in the same directions.
+            # A smooth result changes in proportion to the inputs' change, and both variations have the same direction.
             ratio = STRONGLY_VARIED / VARIED
             deviation = ((strongly_varied_results[0] - exact) - ratio * (varied - exact)).abs()
             jumps = _JUMP_FACTOR * deviation.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest

@@ -404,7 +404,7 @@ class Search:
             if self._is_out_of_time():
                 return best, False
             proposed.append(proposal)
-            status = f"{number} of {len(proposals)}: {proposal.title} at {_location_of(target)}"
+            status = f"{number} of {len(proposals)}: {proposal.title} at {_place_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
             if candidate.works and (best is None or RANK[candidate.result.verdict] < RANK[best.result.verdict]):
@@ -549,7 +549,7 @@ class Search:
                     continue
                 if self._is_out_of_time():
                     return None
-                self.on_status(f"{proposal.title} at {_location_of(target)} as well")
+                self.on_status(f"{proposal.title} at {_place_text(target)} as well")
                 now_watched = (*watched_conditions, *((result.change, condition) for condition in proposal.conditions))
                 next_result = self._run_trial(change, goals, now_watched)
                 if _is_progress(next_result, result, target):
@@ -740,7 +740,7 @@ def _break_count(result: TrialResult) -> int:
     return result.report.summary.breaks if result.report is not None else 1 << 30
 
 
-def _location_of(break_: Break) -> str:
+def _place_text(break_: Break) -> str:
     location = break_.location
     return f"line {location.line}" if location is not None else break_.gb_type
 

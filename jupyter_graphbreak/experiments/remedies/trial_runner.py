@@ -279,7 +279,7 @@ class TrialRunner:
         return self._original_seconds
 
     def find_inner_calls(self, outside: frozenset[str]) -> InnerCalls:
-        """Return the largest parts of the entry in which nothing breaks, or that keep some breaks outside."""
+        """Return the largest parts of the entry without a break or, if they are small, without those in ``outside``."""
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside)
 
     def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:

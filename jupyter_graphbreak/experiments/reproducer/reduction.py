@@ -246,8 +246,9 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
                 changed_tree = copy.deepcopy(tree)
                 call: Any = list(ast.walk(changed_tree))[number]
                 part = call.keywords[start : start + length]
+                # Keywords that are integers stay: they may keep a model small.
                 if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
-                    del call.keywords[start : start + length]  # integers may keep a model small
+                    del call.keywords[start : start + length]
                     yield changed_tree
             length //= 2
 

@@ -213,7 +213,7 @@ def run(
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that a call received, changed and returned, by place."""
+    """Yield the objects that a call received, may have changed, or returned, each with its place."""
     seen: set[int] = set()
     for kind, name, root in [
         *(("argument", name, item) for name, item in arguments.items()),

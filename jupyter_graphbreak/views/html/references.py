@@ -124,7 +124,7 @@ class References:
         return _join_references([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
     def around_path(self, path: PathDifference) -> str:
-        """Return the references of the test of a path difference, and of the lines that run only when compiled."""
+        """Return references to a path difference: its test, and the lines that run only compiled or only eagerly."""
         return _join_references([self.line(decision_place(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def around_scope(self, scope: Scope) -> str:

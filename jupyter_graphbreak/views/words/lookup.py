@@ -29,7 +29,7 @@ def main_cell(report: Report) -> Source | None:
 
 @per_report
 def functions(report: Report) -> dict[tuple[str, str], list[FunctionName]]:
-    """Return the functions with more than a plain name, by source and plain name, sorted by line."""
+    """Return the functions whose qualified and plain names differ, by source and plain name, sorted by line."""
     index: defaultdict[tuple[str, str], list[FunctionName]] = defaultdict(list)
     for source in report.sources:
         for function in source.functions:

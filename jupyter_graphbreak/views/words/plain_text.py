@@ -17,7 +17,7 @@ _KNOWN_PAGES = re.compile(
 
 #: Maximum number of words in one list.
 _MAX_WORDS = 40
-#: A clause may be at most this many times as long as the limit.
+#: :func:`whole_clauses` cuts a first clause that is longer than this many times the length that it is given.
 _MAX_CLAUSE_FACTOR = 3
 
 

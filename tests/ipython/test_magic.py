@@ -416,7 +416,7 @@ MAGIC_FUNCTIONS = (
     "cell_run:objects_in_code",
     "cell_run:_note_plan",
     "cell_run:as_module_code",
-    "cell_run:CellRuns.enter",
+    "cell_run:CellRuns.read_request",
     "cell_run:CellRuns.end",
     "cell_run:CellRuns.cell_caller",
     "observation:Observation._open",

@@ -62,6 +62,7 @@ def test_state_that_only_eager_code_sets_is_no_difference() -> None:
     assert works.evidence.inputs > 5
 
 
+@pytest.mark.exhaustive
 def test_a_setting_that_accepts_what_the_original_refuses_works_on_what_ran(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_runner, "_SHARE_OF_EDGE_CASES", 600)  # compiling takes long on a busy machine
     with_inductor = tried(truncated, torch.ones(3), backend="inductor")

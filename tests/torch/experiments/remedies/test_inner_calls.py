@@ -278,12 +278,13 @@ def inner_remedy(module: Any, name: str, *args: Any) -> Remedy | None:
             '+@torch.compile(backend="eager")',
             marks=pytest.mark.exhaustive,
         ),
-        (
+        pytest.param(
             BEAM_SEARCH,
             "compiled",
             torch.ones(3),
             "Compile model.score instead of Model.search",
             '+model.score = torch.compile(type(model).score, backend="eager").__get__(model)',
+            marks=pytest.mark.exhaustive,
         ),
         pytest.param(
             GAN,

@@ -143,7 +143,7 @@ def counting(x: torch.Tensor) -> torch.Tensor:
         pytest.param(functools.partial(counting), marks=pytest.mark.exhaustive),
     ],
 )
-@pytest.mark.parametrize("is_called", [False, True])
+@pytest.mark.parametrize("is_called", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_function_behind_a_wrapper_runs_on_copies(decorated: Callable[..., Any], *, is_called: bool) -> None:
     # The root frame is PyTorch's or another module's: Dynamo would read the globals of the inner function from its
     # module, not from the copies.

@@ -1614,6 +1614,15 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     return replace(cause, title=call.title, page=call.page or cause.page) if call and call.title else cause
 
 
+def belongs_outside(gb_id: str | None, name: str, code: str | None) -> bool:
+    """Return whether a break is at code that does not belong in a compiled function, such as a backward pass.
+
+    The parameters are those of :func:`known_cause`.
+    """
+    step = known_cause(gb_id, name, code=code).manual_step
+    return step is not None and step.is_where_to_end
+
+
 def cause_name_of_former_text(text: str) -> str | None:
     """Return the name of the cause that a message of an older PyTorch describes without naming it."""
     former = (cause for cause in CAUSES if cause.former_text is not None and text.startswith(cause.former_text))

@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import internal_error
-from jupyter_graphbreak.knowledge.causes import known_cause
+from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
@@ -464,10 +464,8 @@ class Search:
         return not unfixed.isdisjoint(self._breaks_to_keep_outside())
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
-        """Return the breaks at code that does not belong in a compiled function, such as a backward pass."""
         breaks = self.runner.original.report.breaks
-        steps = {b.id: known_cause(b.gb_id, b.gb_type, code=_code(b)).manual_step for b in breaks}
-        return frozenset(ident for ident, step in steps.items() if step is not None and step.is_where_to_end)
+        return frozenset(break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, _code(break_)))
 
     def _compile_inside(self, end: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jupyter_graphbreak.knowledge.causes import known_cause
+from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.eager import functions_worth_counting
@@ -219,8 +219,7 @@ def _breaks_to_keep_outside(report: Report) -> list[Break]:
     outside = []
     for break_ in ordered_breaks(report):
         code = break_.location.code if break_.location is not None else None
-        step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
-        if step is not None and step.is_where_to_end and break_.owner == "own" and guidance(report, break_):
+        if break_.owner == "own" and belongs_outside(break_.gb_id, break_.gb_type, code) and guidance(report, break_):
             outside.append(break_)
     return outside
 

@@ -328,8 +328,8 @@ _EFFECTS: dict[EffectKind, str] = {
 _BACKENDS = {"aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager", "inductor"}
 #: The families of remedies, whose names may stay.
 FAMILY_NAMES = {
-    "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "loops", "switch", "person",
-    "mark", "dynamic", "tensor", "limit",
+    "output", "setting", "rewrite", "sizes", "hoisting", "marker", "scalar", "branch", "experts", "loops", "switch",
+    "person", "mark", "dynamic", "tensor", "limit",
 }  # fmt: skip
 _ASPECTS = {
     "values",

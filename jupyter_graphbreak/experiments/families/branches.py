@@ -386,12 +386,12 @@ def _mentions(text: str, target: str) -> bool:
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     """Drop a test for an empty tensor: for such a tensor, the block, or the code after a shortcut, changes nothing."""
     parts = branch.test.values if _is_and(branch.test) else [branch.test]
-    tests = [part for part in parts if _asks_for_elements(part) is not None]
+    tests = [part for part in parts if asks_for_elements(part) is not None]
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
     if not mask_names or branch.orelse:
         return
     body, draft = branch.body, site.draft
-    is_shortcut, question = _asks_for_elements(tests[0]) is False, _question_about_values(tests[0])
+    is_shortcut, question = asks_for_elements(tests[0]) is False, _question_about_values(tests[0])
     block = draft.block_of(branch)
     protected_code = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
     if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
@@ -439,10 +439,10 @@ def _is_in_place(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
 
 
-def _asks_for_elements(test: ast.expr) -> bool | None:
+def asks_for_elements(test: ast.expr) -> bool | None:
     """Return ``True`` if a test is true for non-empty tensors only, ``False`` for empty ones only, else ``None``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = _asks_for_elements(test.operand)
+        inner = asks_for_elements(test.operand)
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         is_number = _is_number_of_elements(test.left)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import (
     branches,
+    experts,
     flags,
     hoisting,
     loops,
@@ -32,6 +33,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     switches.FAMILY: switches.propose,
     sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
+    experts.FAMILY: experts.propose,
     branches.FAMILY: branches.propose,
     loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,

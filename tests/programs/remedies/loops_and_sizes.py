@@ -363,3 +363,49 @@ def f(x):
     return x * n
 def given():
     return (torch.tensor([0.5, 0.75], requires_grad=True),)
+# === the experts that a batch uses
+class Experts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate = torch.nn.Linear(4, 3, bias=False)
+        self.experts = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+    def forward(self, x):
+        weights, chosen = torch.topk(self.gate(x).softmax(-1), 2, dim=-1)
+        out = torch.zeros_like(x)
+        for number in torch.unique(chosen):
+            e = int(number.item())
+            rows, slots = torch.where(chosen == e)
+            if rows.numel() == 0:
+                continue
+            out.index_add_(0, rows, self.experts[e](x[rows]) * weights[rows, slots, None])
+        return out
+experts = Experts()
+def f(x):
+    with torch.no_grad():
+        return experts(x)
+def given():
+    return (torch.arange(12.0).reshape(3, 4) / 5 - 1,)
+# === experts without rows, skipped by their counts
+class Experts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.gate = torch.nn.Linear(4, 3, bias=False)
+        self.experts = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+    def forward(self, x):
+        weights, chosen = torch.topk(self.gate(x).softmax(-1), 1, dim=-1)
+        y = torch.zeros_like(x)
+        counts = torch.bincount(chosen.flatten(), minlength=3).tolist()
+        for i in range(3):
+            if counts[i] == 0:
+                continue
+            rows, slots = torch.where(chosen == i)
+            y[rows] += self.experts[i](x[rows]) * weights[rows, slots, None]
+        return y
+experts = Experts()
+def f(x):
+    with torch.no_grad():
+        return experts(x)
+def given():
+    return (torch.arange(12.0).reshape(3, 4) / 5 - 1,)

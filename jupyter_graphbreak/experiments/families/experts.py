@@ -1,0 +1,248 @@
+"""Loops over the experts that a batch uses: loop over all experts, since those without rows change nothing."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jupyter_graphbreak.experiments.families.bound_names import read_after
+from jupyter_graphbreak.experiments.families.branches import asks_for_elements
+from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
+from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
+    from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
+    from jupyter_graphbreak.experiments.families.site import Site
+
+FAMILY = "experts"
+_ALL_EXPERTS_TITLE = "Loop over all of `{}`, not only over those that the batch uses"
+_DROP_COUNTS_TITLE = "Drop the test for experts without rows"
+#: Functions and methods that return the numbers that occur in a tensor, in ascending order and each once.
+_OCCURRING_NUMBERS = {"unique", "nonzero"}
+#: Methods that turn the rows of ``nonzero()``, each with one number, into numbers.
+_FLATTENING_METHODS = {"flatten", "squeeze", "view", "reshape", "ravel", "tolist"}
+#: Methods that change some rows of a tensor, and leave it unchanged if they get no rows.
+_ROW_UPDATES = {"index_add_", "index_copy_", "index_put_", "scatter_add_"}
+
+
+@dataclass(frozen=True)
+class _ExpertLoop:
+    """A loop whose variable is the number of an expert that occurs in a tensor.
+
+    Parameters
+    ----------
+    loop : ast.For
+        The loop.
+    numbers : ast.expr
+        The expression for the numbers that occur.
+    assignment : ast.Assign or None
+        The statement that assigns the numbers to a name, if the loop runs over a name.
+    names : tuple of str
+        The loop's variable, and the name of the same number in Python if the body starts with such an assignment.
+    modules : str
+        The list of modules whose items the number selects, such as "self.experts".
+    """
+
+    loop: ast.For
+    numbers: ast.expr
+    assignment: ast.Assign | None
+    names: tuple[str, ...]
+    modules: str
+
+    def contains(self, node: ast.AST) -> bool:
+        """Return whether a node is part of the loop, or of the statement that computes the numbers."""
+        parts = [self.loop, *([self.assignment] if self.assignment is not None else [])]
+        return any(node is part for outer in parts for part in ast.walk(outer))
+
+
+def propose(problem: Problem) -> Iterator[Proposal]:
+    """Yield changes that run all experts, so that no number of an expert leaves the device."""
+    site = site_of(problem)
+    function = site.function if site is not None else None
+    if site is None or function is None:
+        return
+    for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
+        expert_loop = _expert_loop(function, loop)
+        if expert_loop is not None and expert_loop.contains(site.node):
+            yield from _propose_all_experts(site, expert_loop)
+    if isinstance(site.statement, ast.Assign):
+        yield from _propose_without_counts(site, function, site.statement)
+
+
+def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
+    """Return a loop over the experts that occur; ``None`` if a loop has a different form."""
+    if not isinstance(loop.target, ast.Name) or loop.orelse:
+        return None
+    assignment = _only_assignment(function, loop.iter.id) if isinstance(loop.iter, ast.Name) else None
+    numbers = assignment.value if assignment is not None else loop.iter
+    if not any(_called_name(node) in _OCCURRING_NUMBERS for node in ast.walk(numbers)):
+        return None
+    names: tuple[str, ...] = (loop.target.id,)
+    alias = _number_in_python(loop)
+    if alias is not None:
+        names = (*names, alias.id)
+    modules = _selected_modules(loop, names)
+    return _ExpertLoop(loop, numbers, assignment, names, modules) if modules is not None else None
+
+
+def _only_assignment(function: FunctionNode, name: str) -> ast.Assign | None:
+    """Return the statement that assigns to a name; ``None`` if there is none, or more than one."""
+    stores = [node for node in ast.walk(function) if isinstance(node, ast.Assign) and name in names_bound(node)]
+    is_only = len(stores) == 1 and len(stores[0].targets) == 1 and isinstance(stores[0].targets[0], ast.Name)
+    return stores[0] if is_only else None
+
+
+def _called_name(node: ast.AST) -> str:
+    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
+def _number_in_python(loop: ast.For) -> ast.Name | None:
+    """Return the name that the first statement of a loop gives to the loop's number: ``i`` in ``i = int(e.item())``."""
+    first = loop.body[0]
+    if not isinstance(first, ast.Assign) or len(first.targets) != 1 or not isinstance(first.targets[0], ast.Name):
+        return None
+    value = first.value
+    while (inner := tensor_moved_to_host(value)) is not None:
+        value = inner
+    is_number = isinstance(value, ast.Name) and value.id in names_bound(loop.target) and value is not first.value
+    return first.targets[0] if is_number else None
+
+
+def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
+    """Return the list from which the loop's number selects a module; ``None`` if there is none."""
+    calls = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
+    called_names = {function.id for function in calls if isinstance(function, ast.Name)}
+    selected = [function for function in calls if isinstance(function, ast.Subscript)]
+    selected += [
+        node.value
+        for node in loop.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and names_bound(node) & called_names
+    ]
+    for node in selected:
+        owner = dotted(node.value)
+        if isinstance(node.slice, ast.Name) and node.slice.id in names and owner.startswith("self."):
+            return owner
+    return None
+
+
+def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Proposal]:
+    draft, loop = site.draft, expert_loop.loop
+    tests = [node for node in loop.body if _is_shortcut(node)]
+    dropped = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
+    body = [node for node in loop.body if node not in dropped]
+    renaming = _renaming(site, expert_loop, body)
+    if renaming is None or not body or not _changes_only_rows(site, loop, body):
+        return
+    number = expert_loop.names[-1]
+    splices: list[Splice | None] = [
+        draft.replacement(loop.target, number),
+        draft.replacement(loop.iter, f"range(len({expert_loop.modules}))"),
+        *map(draft.deletion, dropped),
+        *renaming,
+    ]
+    assignment = expert_loop.assignment
+    if assignment is not None and _read_count(site, assignment) == 1:
+        splices.append(draft.deletion(assignment))
+    yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.modules), splices)
+
+
+def _is_shortcut(statement: ast.stmt) -> bool:
+    """Return whether a statement continues with the next expert if there are no rows for this one."""
+    if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
+        return False
+    return isinstance(statement.body[0], ast.Continue) and asks_for_elements(statement.test) is False
+
+
+def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
+    """Return splices that replace the tensor with the number in a body; ``None`` if the body needs the tensor."""
+    draft = site.draft
+    tensor, number = expert_loop.names[0], expert_loop.names[-1]
+    splices: list[Splice] = []
+    for name in (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)):
+        if name.id not in expert_loop.names:
+            continue
+        if isinstance(name.ctx, ast.Store):
+            return None
+        used: ast.expr = name  # with the calls that move it to the host
+        for outer in draft.ancestors(name):
+            if not isinstance(outer, ast.expr) or tensor_moved_to_host(outer) is not used:
+                break
+            used = outer
+        parent = next(iter(draft.ancestors(used)), None)
+        new_text = number
+        if used is name and name.id == tensor:
+            if not isinstance(parent, ast.Subscript | ast.Compare):
+                return None
+            selects_row = isinstance(parent, ast.Subscript) and dotted(parent.value) != expert_loop.modules
+            new_text = f"[{number}]" if selects_row and _has_rows(expert_loop.numbers) else number
+        if new_text != draft.text_of(used):
+            splices.append(draft.replacement(used, new_text))
+    return splices
+
+
+def _has_rows(numbers: ast.expr) -> bool:
+    """Return whether an item of the numbers is a tensor with one element, not a number: a row of ``nonzero()``."""
+    names = {_called_name(node) for node in ast.walk(numbers)}
+    return "nonzero" in names and not names & _FLATTENING_METHODS and isinstance(numbers, ast.Call)
+
+
+def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> bool:
+    """Return whether a body only sets names of its own and changes rows of local tensors, judging by its syntax."""
+    own_names: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.Assign | ast.AugAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        elif isinstance(statement, ast.Expr) and _called_name(statement.value) in _ROW_UPDATES:
+            targets = [statement.value]
+        else:
+            return False
+        for target in targets:
+            if isinstance(target, ast.Name | ast.Tuple) and isinstance(statement, ast.Assign):
+                own_names |= names_bound(target)
+                continue
+            changed = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
+            if changed is None or "self" in names_read(changed):
+                return False
+    return not own_names & read_after(site.draft, loop)
+
+
+def _read_count(site: Site, assignment: ast.Assign) -> int:
+    """Return how often the function reads the name that a statement assigns to."""
+    names = names_bound(assignment)
+    nodes = ast.walk(site.function) if site.function is not None else ()
+    return sum(isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names for node in nodes)
+
+
+def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.Assign) -> Iterator[Proposal]:
+    """Drop the tests ``if counts[i] == 0: continue``, and the counts if nothing else reads them."""
+    counts = names_bound(assignment)
+    draft = site.draft
+    if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:
+        return
+    tests: list[ast.If] = []
+    for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
+        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_empty_count(node, counts)]
+        if skips and _changes_only_rows(site, loop, [node for node in loop.body if node not in skips]):
+            tests += skips
+    if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
+        splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
+        yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])
+
+
+def _is_empty_count(branch: ast.If, counts: set[str]) -> bool:
+    """Return whether a branch continues with the next expert if an item of the counts is zero."""
+    test = branch.test
+    if branch.orelse or len(branch.body) != 1 or not isinstance(branch.body[0], ast.Continue):
+        return False
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        count = test.operand
+    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        is_zero = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value == 0
+        count = test.left if is_zero else test
+    else:
+        return False
+    return isinstance(count, ast.Subscript) and bool(names_read(count.value) & counts)

@@ -1,0 +1,62 @@
+"""Proposals for loops over the experts that a batch uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.break_problems import problem, texts
+
+HEAD = (
+    "import torch\nclass Experts(torch.nn.Module):\n    def forward(self, x, chosen):\n"
+    "        out = torch.zeros_like(x)\n"
+)
+ROWS = "            rows = (chosen == e).any(-1).nonzero().flatten()\n"
+UPDATE = "            out.index_add_(0, rows, self.experts[e](x[rows]))\n"
+TAIL = "        return out\n"
+
+
+def test_the_numbers_that_occur_become_a_range() -> None:
+    text = (
+        f"{HEAD}        used = torch.unique(chosen)\n        for number in used:\n"
+        f"            e = int(number.item())\n{ROWS}"
+        f"            if rows.numel() == 0:\n                continue\n{UPDATE}{TAIL}"
+    )
+    expected = f"{HEAD}        for e in range(len(self.experts)):\n{ROWS}{UPDATE}{TAIL}"
+    assert texts("experts", problem(text, "torch.unique(chosen)", "GB0036")) == [expected]
+    assert texts("experts", problem(text, "number.item()", "GB0124")) == [expected]
+
+
+def test_a_row_of_nonzero_keeps_its_dimension() -> None:
+    loop = (
+        "            expert = self.experts[e]\n            out[mask[e].squeeze(0)] += expert(x[mask[e].squeeze(0)])\n"
+    )
+    text = (
+        f"{HEAD}        mask = chosen.T\n        used = mask.any(-1).nonzero()\n        for e in used:\n{loop}"
+        f"        return out, used\n"
+    )
+    (only,) = texts("experts", problem(text, "mask.any(-1).nonzero()", "GB0036"))
+    assert only == text.replace("in used", "in range(len(self.experts))").replace("mask[e]", "mask[[e]]")
+
+
+def test_counts_that_only_skip_experts_are_dropped() -> None:
+    counts = "        counts = torch.bincount(chosen.flatten(), minlength=4).tolist()\n"
+    skip = "            if counts[e] == 0:\n                continue\n"
+    text = f"{HEAD}{counts}        for e in range(4):\n{skip}{ROWS}{UPDATE}{TAIL}"
+    expected = text.replace(counts, "").replace(skip, "")
+    assert texts("experts", problem(text, "torch.bincount(chosen.flatten(), minlength=4)", "GB0036")) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("body", "result"),
+    [
+        (f"{ROWS}{UPDATE}            self.calls[e] += 1\n", "out"),
+        (f"{ROWS}{UPDATE}            sizes.append(rows.numel())\n", "out"),
+        (f"{ROWS}            y = self.experts[e](x[rows])\n            out[rows] += y\n", "out + y.sum()"),
+        ("            out += self.scale(e)\n            out[0] = self.experts[e](x)\n", "out"),
+        (f"{ROWS}            out.index_add_(0, rows, x[rows] * self.weight[e])\n", "out"),
+    ],
+    ids=["state", "a list", "a value read later", "the tensor itself", "no module"],
+)
+def test_a_loop_that_does_more_is_left_alone(body: str, result: str) -> None:
+    text = f"{HEAD}        for e in torch.unique(chosen):\n{body}        return {result}\n"
+    assert texts("experts", problem(text, "torch.unique(chosen)", "GB0036")) == []

@@ -1432,6 +1432,22 @@ CALLS = (
         manual_step=_OUTPUT_STEP,
     ),
     KnownCall(
+        pattern=r"\bunique\(",
+        causes=("GB0036",),
+        advice=(
+            "if a loop runs over the result, run it for all numbers that can occur, such as range(len(self.experts)); "
+            f"otherwise set {_CAPTURE_SHAPES}"
+        ),
+    ),
+    KnownCall(
+        pattern=r"\bbincount\(",
+        causes=("GB0036",),
+        advice=(
+            "count with torch.nn.functional.one_hot(x, n).sum(0), whose size is fixed; counts that only skip empty "
+            "selections are not needed"
+        ),
+    ),
+    KnownCall(
         names=("print",),
         pattern=r"\bprint\(",
         title="`print`",
@@ -1592,12 +1608,14 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     by_context = next(calls, None)
     # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
     is_disabled = cause.is_deliberate and cause.manual_step is not None
-    formatting = next(
-        (call for call in CALLS if cause.id in call.causes and re.match(call.pattern or "", code or "")), None
-    )
-    if formatting is not None:
+    calls = (call for call in CALLS if cause.id in call.causes and re.search(call.pattern or "", code or ""))
+    special_case = next(calls, None)
+    if special_case is not None:
         return replace(
-            cause, title=formatting.title or cause.title, advice=formatting.advice, manual_step=formatting.manual_step
+            cause,
+            title=special_case.title or cause.title,
+            advice=special_case.advice,
+            manual_step=special_case.manual_step or cause.manual_step,
         )
     by_code = None if is_disabled else _find_known_call(code or "")
     if by_context is not None:

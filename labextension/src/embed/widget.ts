@@ -21,7 +21,7 @@ interface IAnswer<T> {
 
 type Model = RenderProps<IModel>['model'];
 
-/** How long to wait for the kernel's answer, which comes only when the kernel is idle. */
+/** The time to wait for the kernel's answer, which comes only when the kernel is idle. */
 const PATIENCE_MS = 20_000;
 
 function render({ model, el }: RenderProps<IModel>): () => void {

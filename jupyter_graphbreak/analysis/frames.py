@@ -124,7 +124,7 @@ class _LogCallers:
 
 
 #: The file of the function that PyTorch compiles instead of a callable object, or of a module whose ``forward`` is
-#: PyTorch's own, such as a ``Sequential``; and the variable in that function that holds the object.
+#: PyTorch's own, such as a ``Sequential``; and the variable in that function that refers to the object.
 _WRAPPER_FILE = "torch/_dynamo/external_utils.py"
 _WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 

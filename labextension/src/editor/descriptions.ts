@@ -142,7 +142,7 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
   return words.filter(text => text !== '').join('\n');
 }
 
-/** The heading of a break: "Break 1: Data-dependent branching (GB0170)". */
+/** The heading of a break: "Break 1: Branch on a tensor's value (GB0170)". */
 export function breakHeading(
   mark: Pick<IMark, 'origin'>,
   numbered: INumberedBreak

@@ -33,8 +33,8 @@ export function withId<T extends IIdentified>(
 }
 
 /**
- * The breaks in reading order, the first to fix first, which is also the order of their numbers. An older report has
- * them in the order in which they occurred.
+ * The breaks in reading order, the first to fix first, which is also the order of their numbers. Those without a place
+ * in the report's `order` come last.
  */
 export function orderedBreaks(report: Report): readonly Break[] {
   let ordered = ORDERED.get(report);

@@ -1,7 +1,7 @@
 /**
  * The rows of a report, which come with it. No other module words parts of a report.
  *
- * A notebook from an older version has no rows; then the parts of its report are listed in their own words.
+ * A report from a different program may have no rows; then its parts are listed in PyTorch's words.
  */
 import { graphColour } from './colours';
 import { conformRows, ConformError, MAX_PARTS } from './conform';
@@ -63,7 +63,7 @@ export function rowOf(
 
 const INDEXES = new WeakMap<Rows, Map<string, Map<string, Row>>>();
 
-/** A row in one line: "Break 1: Data-dependent branching (GB0170)". */
+/** A row in one line: "Break 1: Branch on a tensor's value (GB0170)". */
 export function headingOf({ name, label, group }: Row): string {
   return [name === '' ? label : name, group]
     .filter(words => words !== '')

@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, measur
 from jupyter_graphbreak.experiments.cost.timing import Budget
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.report.cost import overlap
+from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words.cost import cost_verdicts, coverage_sentences
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def with_quartiles(time: Spread) -> str:
 
 def vs_eager(eager: Spread, other: Spread) -> str:
     """Compare a time with eager's."""
-    if overlap(eager, other):
+    if may_be_equal(eager, other):
         return "no difference to eager can be measured"
     return f"{eager.median_us / other.median_us:.2f} times eager"
 

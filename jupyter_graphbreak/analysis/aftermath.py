@@ -12,9 +12,7 @@ from jupyter_graphbreak.analysis.functions import end_in_tree
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.skipped_functions import (
-    CALLED_EAGERLY,
     COMPILE_ERROR,
-    GENERATOR,
     LAYER_OF_TORCH,
     LOOP,
     MARKED,
@@ -61,7 +59,7 @@ class ResumeTable:
 
     def __init__(self, ledger: Ledger, sources: Sources, breaks: BreakTable) -> None:
         self._skipped = {(skip.id, skip.name) for skip in ledger.skips}
-        self._sees_skips = ledger.sees_skips
+        self._has_all_skip_reasons = ledger.has_all_skip_reasons
         self._sources = sources
         self._breaks = breaks
         self._resumes: list[Resume] = []
@@ -169,12 +167,12 @@ class ResumeTable:
                 function=compiled_function(created.name),
                 location=self._sources.location(created.filename, line, created.name),
                 break_=folded_break.ident if folded_break is not None else None,
-                no_frame=self._no_frame(created),
+                no_frame=self._why_no_frame(created),
             )
         )
         return len(self._resumes) - 1
 
-    def _no_frame(self, created: additions.ResumeCreated) -> NoFrame | None:
+    def _why_no_frame(self, created: additions.ResumeCreated) -> NoFrame | None:
         """Return why a resume function has no frame, ``None`` if that is not known.
 
         Dynamo compiles a new resume function when it is first called, or gives a reason for skipping it. It does
@@ -184,7 +182,7 @@ class ResumeTable:
             return "eager"
         if created.compiled:
             return "compiled before"
-        return "not reached" if created.new and self._sees_skips else None
+        return "not reached" if created.new and self._has_all_skip_reasons else None
 
 
 def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKind | None) -> SkipReason:
@@ -354,17 +352,14 @@ class SkipTable:
         location = self._eager_lines(filename, line, name, frame.start.id if frame.start is not None else None)
         self._add_skipped(frame.ident, name, location, reason, folded_break, occurrence.setting if occurrence else None)
 
-    def add_refused(self, refusal: additions.FrameRefused, folded_break: FoldedBreak, setting: Setting | None) -> None:
-        """Add a function that Dynamo refused to begin, with the break that represents the refusal."""
-        self._add_generator(refusal, GENERATOR, folded_break, setting)
-
-    def add_consequence(self, refusal: additions.FrameRefused, cause: FoldedBreak) -> None:
-        """Add a generator that Dynamo refused only because its caller runs eagerly, with the break that caused that."""
-        self._add_generator(refusal, CALLED_EAGERLY, cause, None)
-
-    def _add_generator(
-        self, refusal: additions.FrameRefused, reason: SkipReason, folded_break: FoldedBreak, setting: Setting | None
+    def add_generator(
+        self,
+        refusal: additions.FrameRefused,
+        reason: SkipReason,
+        folded_break: FoldedBreak,
+        setting: Setting | None = None,
     ) -> None:
+        """Add a generator that Dynamo refused to begin, with the break that represents or caused the refusal."""
         name, filename, line = refusal.code or ("?", "?", None)
         location = self._eager_lines(filename, line, name, refusal.id)
         known_functions = {(skipped.location, skipped.break_) for skipped in self._skipped}

@@ -100,10 +100,9 @@ class SameLineBreaks:
         if event is None or entry is None:
             return
         name, filename, _ = frame.code
-        preceding_frame = self._preceding.get((frame.key.autograd, frame.key.frame))
-        preceding = (
-            Counter(preceding_frame) if preceding_frame is not None and entry.line == resumed_at(name) else Counter()
-        )
+        preceding: Counter[str] = Counter()
+        if entry.line == resumed_at(name):
+            preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.inlined:
             preceding[_cause_name(event)] += 1
         self._origins.setdefault((plain_function(name), filename, entry.line), []).append(
@@ -312,18 +311,18 @@ class BreakTable:
             return None
         earlier_events = [(event, ident) for event, ident in reversed(self._events) if event.order < order]
         by_id = {folded_break.ident: folded_break for folded_break in self._breaks}
-        below_own = True  # whether the entry is in the library, or at the line of the user's code that called it
+        is_in_library_call = True  # the entry is in the library, or it is the user's line that calls the library
         for entry in reversed(refusal.above):
             for event, ident in earlier_events:
                 stack = event.conditions.whole_stack or event.message.stack
                 # Further out, a call runs eagerly only if it broke the graph, not if a break is somewhere inside it.
-                if any(_is_at_line(entry, caller) for caller in (stack if below_own else stack[-1:])):
+                if any(_is_at_line(entry, caller) for caller in (stack if is_in_library_call else stack[-1:])):
                     return by_id[ident]
             given_up = self._given_up_at.get((entry.function, entry.filename, entry.first_line or 0), [])
             for folded_break in reversed(given_up):
                 if folded_break.first.order < order:
                     return folded_break
-            below_own = below_own and not self._is_own(entry.filename, entry.function)
+            is_in_library_call &= not self._is_own(entry.filename, entry.function)
         return None
 
     def _is_own(self, filename: str, function: str) -> bool:
@@ -439,8 +438,7 @@ class BreakTable:
     def _report_break(self, folded_break: FoldedBreak, resumes: list[str], skipped: list[str]) -> Break:
         cause = folded_break.first.message.cause
         setting = folded_break.occurrences[-1].setting
-        stack = _code_of(folded_break.first)
-        owner = self._sources.owner(stack)
+        owner = self._sources.owner(_stack_to_break(folded_break.first))
         places = self._code_places(folded_break) if owner != "own" else []
         use = self._sources.branch_use(folded_break.location) if owner == "own" else None
         code = folded_break.location.code if folded_break.location is not None else None
@@ -506,7 +504,7 @@ def _under_fullgraph(
     return captured, None
 
 
-def _code_of(event: BreakEvent) -> list[StackEntry]:
+def _stack_to_break(event: BreakEvent) -> list[StackEntry]:
     """Return an event's stack down to the break; the stack of a refused function ends with that function."""
     conditions = event.conditions
     stack = conditions.whole_stack or event.message.stack

@@ -1,8 +1,8 @@
 """Build a :class:`~jupyter_graphbreak.report.schema.Report` from records, with pure functions.
 
-The records are read once, in order, into one ledger per compiled frame (``ledger``). One module builds each list of the
-report from the ledgers: ``breaks``, ``graphs``, ``aftermath``, ``scopes``, ``frames``, ``recompiles``, ``paths``. This
-module combines the lists. Nothing imports torch or reads a file, so a recording can come from a different machine.
+The records are read once, in order, into one ledger per compiled frame (``ledger``). Other modules build the lists of
+the report from the ledgers: ``breaks``, ``graphs``, ``aftermath``, ``scopes``, ``frames``, ``notes``. This module
+combines the lists. Nothing imports torch or reads a file, so a recording can come from a different machine.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.analysis.aftermath import ResumeTable, SkipTable
 from jupyter_graphbreak.analysis.breaks import BreakTable
-from jupyter_graphbreak.analysis.frames import list_frames, list_paths
+from jupyter_graphbreak.analysis.frames import list_frames, list_paths, list_recompiles
 from jupyter_graphbreak.analysis.graphs import GraphTable
 from jupyter_graphbreak.analysis.ledger import Ledger, read_records
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
+from jupyter_graphbreak.analysis.notes import repeated_compiling, saved_prefixes, settings_of_run
 from jupyter_graphbreak.analysis.priority import with_priorities
-from jupyter_graphbreak.analysis.recompiles import list_recompiles, sentence_on_repeated_compiling
-from jupyter_graphbreak.analysis.saving import saved_prefixes
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error
+from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
 from jupyter_graphbreak.records.records import compiled_function
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
@@ -33,52 +33,9 @@ from jupyter_graphbreak.report.schema import CompiledCall, Device, Diagnostic, H
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SettingsInForce, SourceRecorded
+    from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SourceRecorded
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
-
-#: Stands for a value that is not recorded because it is the default.
-_DEFAULT_VALUE = object()
-
-
-def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
-    """Return the settings in force while frames were compiled, and a note for each that changed between two frames.
-
-    For a setting that changed, the returned value is one that is not the default; the note has all values. If there is
-    no record of the settings of any frame, the settings at the end of the run are returned.
-    """
-    if not ledger.settings:
-        return ledger.run.config, []
-    values: dict[str, Any] = {}
-    for _, settings in ledger.settings:
-        values.update(
-            (name, value)
-            for name, value in settings.values.items()
-            if name not in values or name not in settings.defaults
-        )
-    notes = [note for name in values if (note := _note_on_change(name, ledger.settings)) is not None]
-    return values, notes
-
-
-def _note_on_change(name: str, recorded: list[tuple[str, SettingsInForce]]) -> Diagnostic | None:
-    steps: list[tuple[str, Any]] = []
-    for frame, settings in recorded:
-        value = settings.values.get(name, _DEFAULT_VALUE)
-        if not steps or steps[-1][1] != value:
-            steps.append((frame, value))
-    if len(steps) == 1:
-        return None
-    (first, value), *later = steps
-    phrases = [
-        f"{_value_in_words(value)} for frame {first}",
-        *(f"{_value_in_words(value)} from frame {frame} on" for frame, value in later),
-    ]
-    return Diagnostic("info", f"The setting {name} changed during the run: {', '.join(phrases)}.")
-
-
-def _value_in_words(value: Any) -> str:
-    return "its default" if value is _DEFAULT_VALUE else repr(value)
-
 
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
@@ -89,7 +46,7 @@ _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 _UNDO_COMMENT = "# delete this line to run it eagerly"
 #: Trace entries that show whether inductor generated code. A hit in AOTAutograd's cache means that it did not.
 _CACHE_HITS = ("artifact:fx_graph_cache_hit", "artifact:aotautograd_cache_hit")
-_CACHE_MISSES = ("artifact:fx_graph_cache_miss",)
+_CACHE_MISS = "artifact:fx_graph_cache_miss"
 _CACHE_BYPASSES = ("artifact:fx_graph_cache_bypass", "artifact:aotautograd_cache_bypass")
 
 
@@ -113,8 +70,8 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
     """Build the report of a run; also return, by source id, each file name as it appears in code objects."""
     ledger = read_records(records)
     run = ledger.run
-    kinds = Sources([], run.library_roots, package_folders=run.package_folders)
-    texts = [_source_text(recorded, kinds) for recorded in ledger.texts]
+    without_texts = Sources([], run.library_roots, package_folders=run.package_folders)
+    texts = [_source_text(recorded, without_texts) for recorded in ledger.texts]
     sources = Sources(texts, run.library_roots, run.folder, run.home, run.package_folders)
     for frame in ledger.started_frames:
         if frame.start is not None and frame.start.qualname is not None:
@@ -136,7 +93,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     parts.for_each("scopes", ledger.scopes, scopes.open)
     for frame in ledger.started_frames:
         if frame.start is not None:
-            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.open_fullgraph)
+            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
     parts.for_each("breaks", ledger.started_frames, breaks.fold)
     parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
     resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
@@ -159,7 +116,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     run = ledger.run
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
     config, notes = parts.build("settings", lambda: settings_of_run(ledger), no_settings)
-    repeated = parts.build_list("notes", lambda: _repeated_compiling(ledger, sources))
+    repeated = parts.build_list("notes", lambda: repeated_compiling(ledger, sources))
     saved = parts.build_list("notes", lambda: saved_prefixes(ledger, sources))
     return Report(
         status=ledger.error.status if ledger.error is not None else "ok",
@@ -244,11 +201,11 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
             continue
         cause = breaks.cause_of(refusal, order)
         if cause is not None:
-            skips.add_consequence(refusal, cause)
+            skips.add_generator(refusal, CALLED_EAGERLY, cause)
             continue
         folded_break, setting = breaks.fold_refusal(refusal, order)
         if not refusal.raised:
-            skips.add_refused(refusal, folded_break, setting)
+            skips.add_generator(refusal, GENERATOR, folded_break, setting)
     for frame in ledger.frames:
         if frame.refusal is None:
             continue
@@ -281,33 +238,19 @@ def _device(device: DeviceUsed) -> Device:
 
 
 def _timing(ledger: Ledger) -> Timing:
-    seconds = [frame.metrics.get("entire_frame_compile_time_s") for frame in ledger.frames]
+    forward_s = sum(frame.metrics.get("entire_frame_compile_time_s") or 0.0 for frame in ledger.frames)
     hits = max(ledger.kinds[kind] for kind in _CACHE_HITS)
-    misses = sum(ledger.kinds[kind] for kind in _CACHE_MISSES)
+    misses = ledger.kinds[_CACHE_MISS]
     bypasses = max(ledger.kinds[kind] for kind in _CACHE_BYPASSES)
     used_cache = hits + misses + bypasses > 0
     return Timing(
         wall_s=ledger.run.wall_s,
-        compile_s=_sum_of_known(seconds) + sum(frame.backward_s for frame in ledger.frames),
+        compile_s=forward_s + sum(frame.backward_s for frame in ledger.frames),
         capture_s=ledger.run.capture_s,
         cache_hits=hits if used_cache else None,
         cache_misses=misses if used_cache else None,
         cache_bypasses=bypasses if used_cache else None,
     )
-
-
-def _repeated_compiling(ledger: Ledger, sources: Sources) -> list[Diagnostic]:
-    """Return a warning for each place that compiles something already compiled."""
-    sentences: list[str] = []
-    for compiled in ledger.compiled_again:
-        place = sources.place(compiled.site) if compiled.site is not None else None
-        place_in_words = f"{sources.name_of(place.source)} line {place.line}" if place is not None else ""
-        sentences.append(
-            sentence_on_repeated_compiling(
-                compiled.name, place_in_words, is_module=compiled.is_module, stays_module=compiled.stays_module
-            )
-        )
-    return [Diagnostic("warning", sentence) for sentence in dict.fromkeys(sentences)]
 
 
 def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | None:
@@ -350,7 +293,3 @@ def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | No
         if sources.kind(code.filename, code.name) != "machinery"
     )
     return list(dict.fromkeys(functions))
-
-
-def _sum_of_known(values: Iterable[float | None]) -> float:
-    return sum(value for value in values if value is not None)

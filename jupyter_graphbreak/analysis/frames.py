@@ -1,17 +1,18 @@
-"""List what Dynamo traced: the frames that it began, and the lines that it took only because the code is compiled.
+"""List the frames that Dynamo began, the recompiles, and the lines that ran only because the code is compiled.
 
-A frame records the outcome and the caller of a code object that Dynamo began to compile.
+A frame has the outcome and the caller of a code object that Dynamo began to compile. A recompile has the guards that
+failed; recompiles that a limit prevented are listed as well.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.analysis.recompiles import guard_of
-from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
-from jupyter_graphbreak.report.schema import Frame, PathDifference
+from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function, read_stack
+from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.analysis.aftermath import ResumeTable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.records import StackEntry
     from jupyter_graphbreak.report.location import Location
 
-#: The recorded branches of a question such as ``is_compiling()``, each with the lines that run or are skipped.
+#: The recorded branches of a call such as ``is_compiling()``, each with the lines that run or are skipped.
 _Branches: TypeAlias = "dict[StackEntry | None, tuple[AnswerDiffers, set[int], set[int]]]"
 
 
@@ -36,6 +37,7 @@ def list_frames(
     for frame in ledger.started_frames:
         name, filename, line = frame.code
         captured = graphs.of_frame(frame.ident)
+        first = ledger.first_compilation(frame) if frame.key.compile > 0 else None
         result.append(
             Frame(
                 id=frame.ident,
@@ -49,8 +51,8 @@ def list_frames(
                 graphs=captured,
                 breaks=breaks.of_frame(frame.ident),
                 compile_s=frame.metrics.get("entire_frame_compile_time_s"),
-                recompile_of=ledger.first_compilation_id(frame) if frame.key.compile > 0 else None,
-                recompile_reasons=[guard_of(reason) for reason in frame.recompile_reasons],
+                recompile_of=first.ident if first is not None else None,
+                recompile_reasons=[_guard_of(reason) for reason in frame.recompile_reasons],
                 module=frame.start.module if frame.start is not None else None,
             )
         )
@@ -121,20 +123,79 @@ class _LogCallers:
         return caller
 
 
-def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
-    """Return questions such as ``is_compiling()``, once per branch that the answer decides, or once if it decides none.
+#: The file of the function that PyTorch compiles instead of a callable object, or of a module whose ``forward`` is
+#: PyTorch's own, such as a ``Sequential``; and the variable in that function that refers to the object.
+_WRAPPER_FILE = "torch/_dynamo/external_utils.py"
+_WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 
-    Dynamo traces a function again after a break and for each recompile, so the same branch is recorded repeatedly.
+
+def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
+    """Return the recompiles of a run, including those that a limit prevented."""
+    recompiles: list[Recompile] = []
+    for frame in ledger.frames:
+        is_refused = frame.refusal is not None
+        if frame.key.compile == 0 and not is_refused:
+            continue
+        name, filename, line = ledger.refused_code(frame) if is_refused or not frame.is_started else frame.code
+        first = ledger.first_compilation(frame)
+        reasons = frame.recompile_reasons
+        if filename.endswith(_WRAPPER_FILE):
+            reasons = [_WRAPPED_OBJECT.sub("self", reason) for reason in reasons]
+        recompiles.append(
+            Recompile(
+                frame=frame.ident,
+                of=first.ident if first is not None else None,
+                function=compiled_function(name),
+                location=sources.location(filename, line, name) if line else None,
+                reasons=[_guard_failure(reason, sources) for reason in reasons],
+                limit_hit=is_refused,
+                id=f"r{len(recompiles) + 1}",
+            )
+        )
+    return recompiles
+
+
+def _guard_of(reason: str) -> str:
+    """Return the guard in a recompile reason, e.g. ``0/0: tensor 'x' size mismatch ...  # line``, without the rest."""
+    text = reason.partition("User stack trace:")[0].partition("  # ")[0].strip()
+    head, colon, rest = text.partition(": ")
+    return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
+
+
+#: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
+#: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
+_GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
+#: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
+_FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
+
+
+def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
+    text = _guard_of(reason)
+    stack = read_stack(reason.partition("User stack trace:")[2])
+    location = sources.place(stack[-1]) if stack else None
+    place = _GUARD_PLACE.search(reason) if location is None else None
+    if place is not None and not _FRAMEWORK_GUARD.match(text):
+        filename = sources.filename_ending_with(place["path"])
+        if filename is not None:
+            location = sources.location(filename, int(place["line"]), place["function"])
+    return GuardFailure(text, location)
+
+
+def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
+    """Return the calls, such as ``is_compiling()``, whose result differs while compiling.
+
+    A call is listed once per branch that its result decides, or once if it decides none. Dynamo traces a function again
+    after a break and for each recompile, so the same branch is recorded repeatedly.
     """
-    questions: dict[tuple[str, StackEntry], _Branches] = {}
+    calls: dict[tuple[str, StackEntry], _Branches] = {}
     for answer in ledger.answers:
-        branches = questions.setdefault((answer.question, answer.call), {})
+        branches = calls.setdefault((answer.question, answer.call), {})
         _, lines, skipped = branches.setdefault(answer.branch, (answer, set(), set()))
         lines.update(answer.lines)
         skipped.update(answer.skipped)
     return [
         PathDifference(
-            function=question,
+            function=function,
             location=sources.place(call),
             compiled=answer.compiled,
             eager=answer.eager,
@@ -142,16 +203,16 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
             lines=_locations_of_lines(sources, branch, lines),
             skipped=_locations_of_lines(sources, branch, skipped - lines),
         )
-        for (question, call), branches in questions.items()
+        for (function, call), branches in calls.items()
         for branch, (answer, lines, skipped) in _decided_branches(call, branches).items()
     ]
 
 
 def _decided_branches(call: StackEntry, branches: _Branches) -> _Branches:
-    """Return the branches that the answer to a question decides.
+    """Return the branches that the result of a call decides.
 
-    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the question's own line changes nothing. It is left
-    out if the answer also decides something else, and so is the entry of the question itself.
+    In ``slow = not is_compiling() and x.dim() > 1``, the jump on the call's own line changes nothing. It is left out if
+    the result decides a different branch, and so is the entry of the call itself.
     """
     line = call.filename, call.line
     decided: _Branches = {

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.additions import GraphStacks
     from jupyter_graphbreak.report.location import Location
 
-#: The beginning of PyTorch's reason for not using a CUDA graph. ``_FOUND_FROM`` precedes the stack of the cause.
+#: The beginning of PyTorch's reason for not using a CUDA graph, and the words before the stack of the cause.
 _CUDAGRAPH_SKIP = re.compile(r"^skipping cudagraphs? due to (?:skipping cudagraphs? due to )?", re.IGNORECASE)
+_FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 _PLACE_COMMENT = re.compile(
     r"^(?P<indent>[ \t]*)# File: (?P<file>.{1,4096}?):(?P<line>\d{1,9}) in (?P<name>[^,\n]{1,300}), code:", re.MULTILINE
 )
-_FOUND_FROM = re.compile(r"\.?\s*Found from\s*:")
 
 
 class GraphTable:
@@ -64,28 +64,27 @@ class GraphTable:
     def add(self, frame: FrameLedger, ending: FoldedBreak | None) -> None:
         """Add the graphs of a frame, which end at the given break."""
         for captured in frame.graphs:
-            code, stacks = captured.code, captured.stacks
-            parsed = parse_graph(code)
-            if frame.start is not None and stacks is None and not parsed.ops:
+            parsed = parse_graph(captured.code)
+            if frame.start is not None and captured.stacks is None and not parsed.ops:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
             ident = _letter(len(self._graphs))
             if parsed.unread:
                 self._notes.append(Diagnostic("warning", f"{parsed.unread} lines of graph {ident} could not be read."))
-            traces = _Traces(stacks)
+            stacks = _OpStacks(captured.stacks)
             self._graphs.append(
                 Graph(
                     id=ident,
                     name=compiled_function(frame.code[0]),
                     frame=frame.ident,
-                    ops=[self._report_op(op, traces) for op in parsed.ops],
+                    ops=[self._report_op(op, stacks.of(op)) for op in parsed.ops],
                     inputs=[
                         Tensor(parameter.name, parameter.tensor.shape, parameter.tensor.dtype, parameter.tensor.device)
                         if parameter.tensor
                         else Tensor(parameter.name, None, "unknown")
                         for parameter in parsed.inputs
                     ],
-                    lines=self._line_counts(parsed.ops, traces),
-                    code=self._readable_code(code),
+                    lines=self._line_counts(parsed.ops, stacks),
+                    code=self._readable_code(captured.code),
                     ends="break" if ending is not None else "return",
                     break_=ending.ident if ending is not None else None,
                 )
@@ -117,11 +116,10 @@ class GraphTable:
         code = re.sub(r";  (?:\w+ = )+None$", "", code, flags=re.MULTILINE)
         return _PLACE_COMMENT.sub(with_report_names, code)
 
-    def _report_op(self, op: CodeOp, traces: _Traces) -> Op:
-        trace = traces.of(op)
-        shown_entries = [entry for entry in trace if self._sources.kind(entry.filename, entry.function) != "machinery"]
+    def _report_op(self, op: CodeOp, stack: list[StackEntry]) -> Op:
+        shown_entries = [entry for entry in stack if self._sources.kind(entry.filename, entry.function) != "machinery"]
         innermost = next((e for e in reversed(shown_entries) if not self._is_in_torch(e)), None)
-        entry = innermost or (shown_entries[-1] if shown_entries else (trace[-1] if trace else None))
+        entry = innermost or next(reversed(shown_entries or stack), None)
         tensor = op.tensor
         return Op(
             name=op.name,
@@ -135,12 +133,12 @@ class GraphTable:
     def _is_in_torch(self, entry: StackEntry) -> bool:
         return (self._sources.module_path(entry.filename) or "").startswith("torch/")
 
-    def _line_counts(self, ops: list[CodeOp], traces: _Traces) -> list[GraphLine]:
+    def _line_counts(self, ops: list[CodeOp], stacks: _OpStacks) -> list[GraphLine]:
         counts: dict[tuple[str, int], int] = {}
         for op in ops:
             places = {
                 (location.source, location.line)
-                for entry in traces.of(op)
+                for entry in stacks.of(op)
                 if self._sources.kind(entry.filename, entry.function) in {"cell", "file"}
                 and (location := self._sources.place(entry)) is not None
             }
@@ -154,7 +152,7 @@ def _line_only(location: Location | None) -> Location | None:
     return msgspec.structs.replace(location, code=None) if location is not None else None
 
 
-class _Traces:
+class _OpStacks:
     """The call stacks of a graph's operations; without a recorded stack, only the line that the graph's code names."""
 
     def __init__(self, stacks: GraphStacks | None) -> None:
@@ -239,7 +237,7 @@ _DTYPES = {
     "c32": "complex32",
     "c64": "complex64",
     "c128": "complex128",
-}  # fmt: skip - torch/fx/_utils or graph.py dtype_abbrs
+}  # fmt: skip - the inverse of dtype_abbrs in torch/utils/_dtype_abbrs.py
 
 
 class CodeTensor(msgspec.Struct, frozen=True):
@@ -290,9 +288,9 @@ def parse_graph(code: str) -> GraphCode:
             continue
         if text.startswith("def forward("):
             in_forward = True
-            inputs, read = _inputs(text)
+            inputs, is_read = _read_inputs(text)
             values = {parameter.name for parameter in inputs}
-            unread += not read
+            unread += not is_read
             continue
         if not in_forward or not text:
             continue
@@ -302,7 +300,7 @@ def parse_graph(code: str) -> GraphCode:
             continue
         if text.startswith(("#", "return")):
             continue
-        op, is_read = _statement(text, values)
+        op, is_read = _read_statement(text, values)
         if op is not None:
             values.add(op[0])
             ops.append(CodeOp(op[0], op[1], op[2], place))
@@ -320,38 +318,40 @@ def parse_tensor(annotation: str) -> CodeTensor:
     return CodeTensor(shape, _DTYPES.get(match["dtype"], match["dtype"]), match["device"] or None)
 
 
-def _inputs(signature: str) -> tuple[list[CodeInput], bool]:
+def _read_inputs(signature: str) -> tuple[list[CodeInput], bool]:
+    """Return the parameters in a signature, and whether the signature was understood."""
     try:
         function = ast.parse(signature + " pass").body[0]
     except _PARSE_ERRORS:
         return [], False
     if not isinstance(function, ast.FunctionDef):
         return [], False
-    return [CodeInput(arg.arg, _annotation(arg.annotation)) for arg in function.args.args if arg.arg != "self"], True
+    parameters = (arg for arg in function.args.args if arg.arg != "self")
+    return [CodeInput(arg.arg, _annotated_tensor(arg.annotation)) for arg in parameters], True
 
 
-def _annotation(node: ast.expr | None) -> CodeTensor | None:
+def _annotated_tensor(node: ast.expr | None) -> CodeTensor | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return parse_tensor(node.value)
     return None
 
 
-def _statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
+def _read_statement(text: str, values: set[str]) -> tuple[tuple[str, str, CodeTensor | None] | None, bool]:
     """Return the operation in a statement, if any, and whether the statement was understood."""
     try:
         statement, *more = ast.parse(text).body
     except _PARSE_ERRORS:
         return None, False
     if isinstance(statement, ast.AugAssign) and more:  # a += b;  iadd = a
-        target = f"operator.i{_OPERATOR_NAMES.get(type(statement.op), type(statement.op).__name__)}".rstrip("_")
+        target = f"operator.i{_operator_name(statement.op)}".rstrip("_")
         match more[0]:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 return (name, target, None), True
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
-                return (name, target, _annotation(annotation)), True
+                return (name, target, _annotated_tensor(annotation)), True
         return None, False
     if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-        name, value, tensor = statement.target.id, statement.value, _annotation(statement.annotation)
+        name, value, tensor = statement.target.id, statement.value, _annotated_tensor(statement.annotation)
     elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
         name, value, tensor = statement.targets[0].id, statement.value, None
     elif isinstance(statement, ast.Assign):  # x.grad = ...: a side effect, not a node of the graph
@@ -370,10 +370,8 @@ def _target(value: ast.expr, values: set[str]) -> str | None:
     match value:
         case ast.Call(func=func):
             return _callee(func, values)
-        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-            return f"operator.{_OPERATOR_NAMES.get(type(op), type(op).__name__)}"
-        case ast.Compare(ops=[op]):
-            return f"operator.{_OPERATOR_NAMES.get(type(op), type(op).__name__)}"
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op) | ast.Compare(ops=[op]):
+            return f"operator.{_operator_name(op)}"
         case ast.Subscript():
             return "operator.getitem"
         case ast.Attribute(value=base):
@@ -381,6 +379,10 @@ def _target(value: ast.expr, values: set[str]) -> str | None:
             return None if _root_name(base) == "self" else f"getattr.{value.attr}"
         case _:
             return None
+
+
+def _operator_name(operator: ast.AST) -> str:
+    return _OPERATOR_NAMES.get(type(operator), type(operator).__name__)
 
 
 def _callee(func: ast.expr, values: set[str]) -> str:

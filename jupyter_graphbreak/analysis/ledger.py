@@ -131,11 +131,14 @@ class FrameLedger:
         stack = event.message.stack
         start = 0
         for caller in self.trace_stack[:-1]:
-            position = next((i for i in range(start, len(stack)) if _line(stack[i]) == _line(caller)), None)
+            line_of_caller = _line_in_function(caller)
+            position = next(
+                (i for i in range(start, len(stack)) if _line_in_function(stack[i]) == line_of_caller), None
+            )
             start = position + 1 if position is not None else start
         name, filename, line = self.code
         for index, entry in enumerate(stack[start:], start=start):
-            is_same_function = _line(entry)[:2] == (filename, plain_function(name))
+            is_same_function = _line_in_function(entry)[:2] == (filename, plain_function(name))
             if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
@@ -157,8 +160,8 @@ class Ledger:
 
     Parameters
     ----------
-    sees_skips : bool
-        Whether this PyTorch gives a reason for every frame that Dynamo did not begin.
+    has_all_skip_reasons : bool
+        Whether there is a reason for every frame that Dynamo did not begin, as in newer releases of PyTorch.
     refusals : list of (FrameRefused, int)
         The refusals, with the numbers of their records.
     settings : list of (str, SettingsInForce)
@@ -176,7 +179,7 @@ class Ledger:
     answers: list[additions.AnswerDiffers] = field(default_factory=list)
     compiled_again: list[additions.CompiledAgain] = field(default_factory=list)
     compiled_saved: list[additions.CompiledSaved] = field(default_factory=list)
-    sees_skips: bool = True
+    has_all_skip_reasons: bool = True
     refusals: list[tuple[additions.FrameRefused, int]] = field(default_factory=list)
     notes: list[Diagnostic] = field(default_factory=list)
     run: additions.RunSummary = field(default_factory=additions.RunSummary)
@@ -201,23 +204,19 @@ class Ledger:
         resumes = (resume for frame in self.started_frames for resume in frame.resumes)
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
-    def first_compilation_id(self, frame: FrameLedger) -> str | None:
-        """Return the id of the first compilation of a frame's code object, ``None`` if this frame is the first."""
-        first = next(
-            (f for f in self.frames if f.key.frame == frame.key.frame and f.is_started and f is not frame), None
-        )
-        return first.ident if first is not None else None
+    def first_compilation(self, frame: FrameLedger) -> FrameLedger | None:
+        """Return the first compilation of a frame's code object besides the frame itself, if there is one."""
+        compilations = (f for f in self.frames if f.key.frame == frame.key.frame and f.is_started and f is not frame)
+        return next(compilations, None)
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
         if frame.refusal is not None and frame.refusal.code is not None:
             return frame.refusal.code
-        earlier = (f for f in self.frames if f.is_started and f.key.frame == frame.key.frame)
-        first = next(earlier, None)
-        return first.code if first is not None else frame.code
+        return (self.first_compilation(frame) or frame).code
 
 
-def _line(entry: StackEntry) -> tuple[str, str, int | None]:
+def _line_in_function(entry: StackEntry) -> tuple[str, str, int | None]:
     return entry.filename, plain_function(entry.function), entry.line
 
 
@@ -303,7 +302,7 @@ class _LedgerReader:
             case additions.DeviceUsed():
                 ledger.device = addition
             case additions.Note() | additions.WatchFailed() | additions.UnrecordedSkips():
-                ledger.sees_skips = ledger.sees_skips and not isinstance(addition, additions.UnrecordedSkips)
+                ledger.has_all_skip_reasons &= not isinstance(addition, additions.UnrecordedSkips)
                 ledger.notes += _diagnostics(addition)
             case additions.SettingsInForce():
                 ledger.settings.append((str(record.compile_key), addition))

@@ -6,7 +6,6 @@ The texts come from ``graphbreak_source`` records; nothing is read from disk.
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -373,19 +372,12 @@ class Sources:
         if expression is not None and branches:
             tests = (whole_test(tree, expression) for tree in self._trees_of(text))
             expression = next(filter(None, tests), expression)
-        expression_lines = (
-            [self._text_of_line(text, number) for number in range(*_lines_of(expression))] if expression else []
-        )
-        lines = [line for line in expression_lines if line is not None]
-        if expression is None or len(lines) < len(expression_lines):
+        numbers = range(expression.line, expression.end_line + 1) if expression is not None else ()
+        lines = [code for number in numbers if (code := self._text_of_line(text, number)) is not None]
+        if expression is None or len(lines) < len(numbers):
             code = self._text_of_line(text, source_line)
-            return Location(
-                source,
-                source_line,
-                source_line,
-                function=name,
-                code=code.strip()[:_MAX_CODE] if code is not None else None,
-            )
+            stripped = code.strip()[:_MAX_CODE] if code is not None else None
+            return Location(source, source_line, source_line, function=name, code=stripped)
         start = _character_offset(lines[0], expression.column)
         end = _character_offset(lines[-1], expression.end_column)
         lines[-1] = lines[-1][:end]
@@ -401,8 +393,9 @@ class Sources:
         if location is None or text is None:
             return None
         if text.filename not in self._branch_uses:
-            uses = map(branch_uses, self._trees_of(text))
-            self._branch_uses[text.filename] = dict(itertools.chain.from_iterable(use.items() for use in uses))
+            uses = self._branch_uses[text.filename] = {}
+            for tree in self._trees_of(text):
+                uses.update(branch_uses(tree))
         return self._branch_uses[text.filename].get(location.line)
 
     def filename_ending_with(self, path: str) -> str | None:
@@ -538,10 +531,6 @@ class Sources:
         if text.filename not in self._trees:
             self._trees[text.filename] = list(_trees(text))
         return self._trees[text.filename]
-
-
-def _lines_of(expression: ExpressionRange) -> tuple[int, int]:
-    return expression.line, expression.end_line + 1
 
 
 def _trees(text: SourceText) -> Iterator[ast.Module]:

@@ -97,9 +97,9 @@ class ReusableCode:
             for part in self._code_of_break(break_)
             if _function_identity(part, self._names) in self._reusable_functions
         ]
-        silent = [frame for frame in self._run.frames if self._is_left_out(frame)]
+        without_hidden_breaks = [frame for frame in self._run.frames if self._is_left_out(frame)]
         unique: dict[_Function, Frame | Skipped] = {}
-        for part in [*of_breaks, *silent]:
+        for part in [*of_breaks, *without_hidden_breaks]:
             unique.setdefault(_function_identity(part, self._names), part)
         return list(unique.values())
 

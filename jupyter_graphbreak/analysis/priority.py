@@ -37,7 +37,7 @@ def with_priorities(report: AnyReport) -> AnyReport:
         replace(
             break_,
             cost=costs[break_.id],
-            minor=_library(break_, libraries) is not None
+            minor=_library_source(break_, libraries) is not None
             and not (break_.resumes or break_.id in ended or calling & set(break_.skipped)),
         )
         for break_ in report.breaks
@@ -117,7 +117,7 @@ def _break_times(report: Report) -> dict[str, float]:
 
 def _ranking(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:
     def rank(break_: Break) -> tuple[int, float, int]:
-        source = _library(break_, libraries)
+        source = _library_source(break_, libraries)
         time = times.get(break_.id, 0.0)
         if source is None:
             return 0, -time, 0
@@ -128,5 +128,5 @@ def _ranking(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Cal
     return rank
 
 
-def _library(break_: Break, libraries: Mapping[str, Source]) -> Source | None:
+def _library_source(break_: Break, libraries: Mapping[str, Source]) -> Source | None:
     return libraries.get(break_.location.source) if break_.location is not None else None

@@ -390,9 +390,8 @@ class _Redaction:
         if "diagnostics" in redacted:
             redacted["diagnostics"] = _counted_notes(redacted["diagnostics"])
         for field_name, name in (("ops", "op"), ("inputs", "input")) if isinstance(struct, Graph) else ():
-            if isinstance(redacted.get(field_name), list):
-                parts = enumerate(redacted[field_name], start=1)
-                redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
+            parts = enumerate(redacted[field_name], start=1)
+            redacted[field_name] = [msgspec.structs.replace(part, name=f"{name}{number}") for number, part in parts]
         return type(struct)(**redacted)
 
     def _redact_field(self, content: str, value: Any, struct: Any) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case per content

@@ -126,9 +126,22 @@ class ScopeTable:
             around = self._scope_chain(opened.around, [])
             self._find_scope(opened, [], None, around[-1] if around else None)
 
-    def open_fullgraph(self, site: additions.FullgraphSite | None) -> str | None:
-        """Add a ``torch.compile(fullgraph=True)`` and return its id."""
-        return self._fullgraph_scope(site) if site is not None else None
+    def add_fullgraph(self, fullgraph: additions.FullgraphSite | None) -> str | None:
+        """Add the scope of a ``torch.compile(fullgraph=True)``, if it was recorded, and return its id."""
+        if fullgraph is None:
+            return None
+        site, wrapped = fullgraph.site, fullgraph.wrapped
+        filename, region = self._region_wrapping(site, wrapped)
+        if region is not None:
+            return self._add_scope(
+                region.form, self._region_location(filename, region), value=True, setting="fullgraph"
+            )
+        location = None
+        if site is not None:
+            location = self._sources.location(site.filename, site.line, site.function)
+        elif wrapped is not None:
+            location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
+        return self._add_scope("call", location, value=True, setting="fullgraph")
 
     def setting(self, conditions: additions.Conditions, place: Location | None) -> tuple[Setting | None, str | None]:
         """Return the setting in force at an event, and a clause that explains any conflict between run and source.
@@ -145,7 +158,7 @@ class ScopeTable:
             return None, None
         chain = self._scope_chain(conditions.scopes, conditions.whole_stack)
         if conditions.fullgraph:
-            ident = self._fullgraph_scope(conditions.fullgraph_site)
+            ident = self.add_fullgraph(conditions.fullgraph_site)
             return Setting(
                 value=True, rules=["fullgraph"], scope=ident, chain=[*chain, *([ident] if ident else [])]
             ), None
@@ -195,10 +208,9 @@ class ScopeTable:
         scope: additions.OpenScope,
         stack: Sequence[StackEntry],
         region_index: int | None,
-        parent: str | None = None,
+        parent: str | None,
     ) -> str | None:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
-        note = None
         if wrapped is not None:
             filename, region = self._region_wrapping(site, wrapped)
             how_wrapped = f"wrapped around {plain_function(wrapped.name)}"
@@ -208,8 +220,7 @@ class ScopeTable:
             if region is None:
                 location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
                 return self._add_scope("call", location, parent, f"{how_wrapped} before watching began", value=value)
-            if region.form == "call":
-                note = how_wrapped
+            note = how_wrapped if region.form == "call" else None
             return self._add_scope(region.form, self._region_location(filename, region), parent, note, value=value)
         return self._find_with(scope, stack, region_index, parent)
 
@@ -247,30 +258,13 @@ class ScopeTable:
     ) -> tuple[str, Region | None]:
         """Return the file and the region that wrapped a function: where the wrapper was created, else the decorator."""
         if site is not None and site.line is not None:
-            return site.filename, self._regions_in(site.filename).opener_at(
-                self._source_line(site.filename, site.line), site.column
-            )
+            line = self._source_line(site.filename, site.line)
+            return site.filename, self._regions_in(site.filename).opener_at(line, site.column)
         if wrapped is None:
             return "", None
         filename = wrapped.filename
         decorators = self._regions_in(filename).decorators_of(self._source_line(filename, wrapped.firstlineno))
         return filename, next((region for region in decorators if region.names_setting), None)
-
-    def _fullgraph_scope(self, fullgraph: additions.FullgraphSite | None) -> str | None:
-        if fullgraph is None:
-            return None
-        site, wrapped = fullgraph.site, fullgraph.wrapped
-        filename, region = self._region_wrapping(site, wrapped)
-        if region is not None:
-            return self._add_scope(
-                region.form, self._region_location(filename, region), value=True, setting="fullgraph"
-            )
-        location = None
-        if site is not None:
-            location = self._sources.location(site.filename, site.line, site.function)
-        elif wrapped is not None:
-            location = self._sources.location(wrapped.filename, wrapped.firstlineno, wrapped.name)
-        return self._add_scope("call", location, value=True, setting="fullgraph")
 
     def _add_scope(
         self,

@@ -75,7 +75,7 @@ class GateVerdict(msgspec.Struct, frozen=True):
 def judge(baseline: Baseline, reports: Sequence[Report]) -> GateVerdict:
     """Compare reports with a baseline."""
     current = baseline_of(reports)
-    existing_functions = _known_functions(reports)
+    existing_functions = _existing_functions(reports)
 
     def is_gone(old: AllowedBreak | AllowedEager | AllowedRecompiles) -> bool:
         return (old.path, old.function) not in existing_functions
@@ -204,9 +204,9 @@ class _GoneFunctions:
         return bool(places)
 
 
-def _known_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
+def _existing_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
     """Return the path and name of every function that the reports mention or whose definition they contain."""
-    mentioned = set()
+    functions = set()
     for report in reports:
         paths = {source.id: source.path or "" for source in report.sources}
         places = [
@@ -219,14 +219,14 @@ def _known_functions(reports: Sequence[Report]) -> set[tuple[str, str]]:
         for place in places:
             if place is not None:
                 function = place.function or ""
-                mentioned.add((paths.get(place.source, ""), "" if function == "<module>" else function))
+                functions.add((paths.get(place.source, ""), "" if function == "<module>" else function))
         for source in report.sources:
             for segment in source.segments:
                 for line in segment.text.split("\n"):
                     words = line.split("(")[0].split()
                     if "def" in words[:2]:
-                        mentioned.add((source.path or "", words[-1]))
-    return mentioned
+                        functions.add((source.path or "", words[-1]))
+    return functions
 
 
 def _release_of(torch: str) -> str:
@@ -261,10 +261,12 @@ def headline(verdict: GateVerdict) -> str:
         _count_text(len(verdict.newly_eager), "function newly runs eagerly", "functions newly run eagerly"),
         _count_text(len(verdict.more_recompiles), "function recompiled more often", "functions recompiled more often"),
     ]
-    failed = ", ".join(part for part in parts if part)
-    notes = [_count_text(verdict.allowed_count, "allowed break", "allowed breaks")]
-    notes.append(_count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"))
-    rest = ", ".join(note for note in notes if note)
+    failed = ", ".join(filter(None, parts))
+    notes = [
+        _count_text(verdict.allowed_count, "allowed break"),
+        _count_text(len(verdict.gone_breaks), "allowed break gone", "allowed breaks gone"),
+    ]
+    rest = ", ".join(filter(None, notes))
     if not failed:
         return f"gate passed: {rest or 'no breaks'}"
     return f"gate failed: {failed}; {rest}" if rest else f"gate failed: {failed}"
@@ -314,8 +316,8 @@ def _break_text(break_: AllowedBreak) -> str:
 
 
 def _place_text(path: str, function: str) -> str:
-    where = path or "a cell"
-    return f"{where} in {function}" if function else where
+    place = path or "a cell"
+    return f"{place} in {function}" if function else place
 
 
 def _count_text(number: int, singular: str, plural: str | None = None) -> str:

@@ -253,8 +253,7 @@ CAUSES = (
         former_messages=("data dependent operator: aten...",),
         advice=(
             f"for .tolist() set {_CAPTURE_SCALARS}; for torch.equal(a, b) write (a == b).all() and keep it a tensor; "
-            f"else "
-            "compute it outside of the compiled function"
+            "else compute it outside of the compiled function"
         ),
         setting_advice=f"set {_CAPTURE_SCALARS}",
         manual_step=_PYTHON_NUMBER_STEP,
@@ -282,8 +281,7 @@ CAUSES = (
         former_messages=("dynamic shape operator: aten.nonzero.default", "dynamic Tensor.__getitem__(bool[])"),
         advice=(
             f"set {_CAPTURE_SHAPES}, or keep the shape: torch.where(mask, x, 0).sum() for x[mask].sum(); the setting "
-            f"can turn "
-            "a break into an error"
+            "can turn a break into an error"
         ),
         setting_advice=f"set {_CAPTURE_SHAPES}",
         manual_step=_DATA_DEPENDENT_SHAPE_STEP,
@@ -1602,21 +1600,16 @@ def known_cause(gb_id: str | None, name: str, context: str | None = None, code: 
     """
     by_id, by_name = _causes_by_id_and_name()
     cause = by_id.get(gb_id or "") or by_name.get(name) or KnownCause(gb_id or name, (name,), name)
+    calls_for_cause = (call for call in CALLS if cause.id in call.causes and re.search(call.pattern or "", code or ""))
+    if (call := next(calls_for_cause, None)) is not None:
+        manual_step = call.manual_step or cause.manual_step
+        return replace(cause, title=call.title or cause.title, advice=call.advice, manual_step=manual_step)
     called_name = _called_function(context)
     names = {called_name, called_name.rpartition(".")[2]}
     calls = (call for call in CALLS if cause.is_named_by_call and not names.isdisjoint(call.names))
     by_context = next(calls, None)
     # If a function such as ``print`` is disabled on purpose with torch.compiler.disable, its name does not matter.
     is_disabled = cause.is_deliberate and cause.manual_step is not None
-    calls = (call for call in CALLS if cause.id in call.causes and re.search(call.pattern or "", code or ""))
-    special_case = next(calls, None)
-    if special_case is not None:
-        return replace(
-            cause,
-            title=special_case.title or cause.title,
-            advice=special_case.advice,
-            manual_step=special_case.manual_step or cause.manual_step,
-        )
     by_code = None if is_disabled else _find_known_call(code or "")
     if by_context is not None:
         cause = replace(

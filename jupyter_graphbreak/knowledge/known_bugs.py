@@ -26,7 +26,7 @@ class KnownBug:
     advice : str
         What to do until the bug is fixed.
     releases : str
-        The releases according to the thread; empty if only our programs say it.
+        The releases that the issue names; empty if they are known only from our own programs.
     message : str
         A regular expression for the message of an error that no other bug has; empty if there is none.
     """

@@ -1,7 +1,7 @@
 """The table of switches of libraries: settings, calls and arguments that avoid a break inside a library.
 
-Each entry was measured: ``measured`` says with which program, how many breaks there were, and how many were left. A
-library's setting that makes no difference in the releases at hand is not listed.
+Each entry was measured: its ``measurements`` have the program, the release, and the breaks without and with the switch.
+A library's setting that makes no difference in the measured releases is not listed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class KnownSwitch:
 
     @property
     def advice(self) -> str:
-        """The switch as advice: "turn off the value checks of transformers: set ... before compiling"."""
+        """The switch as advice: "turn off SpecAugment: ... (features are no longer masked in training)"."""
         result_difference = f" ({self.result_difference})" if self.result_difference is not None else ""
         return f"{self.step}: {self.instruction}{result_difference}"
 

@@ -317,13 +317,13 @@ class AnswerDiffers(Addition, frozen=True, kw_only=True):
     question : str
         The function that the program calls.
     compiled, eager : str
-        The answer while Dynamo traces, and the answer without ``torch.compile``.
+        The result while Dynamo traces, and the result without ``torch.compile``.
     call : StackEntry
         The place of the call.
     branch : StackEntry or None
-        The jump that depends on the answer; ``None`` for the question itself.
+        The jump that depends on the result; ``None`` for the call itself.
     lines, skipped : list of int
-        The lines of the branch's file that were traced only because of the answer, and those that only uncompiled code
+        The lines of the branch's file that were traced only because of the result, and those that only uncompiled code
         reaches.
     """
 
@@ -518,10 +518,8 @@ _CLASSES: dict[str, type[Addition]] = {
     addition.kind: addition
     for addition in (
         ScopeOpened, FrameStarted, BreakSeen, FrameFailed, FrameGivenUp, FrameRefused, FrameSkipped, CompiledAgain,
-        CompiledSaved,
-        ResumeCreated, ResumedAt, CudagraphSkipped, AnswerDiffers, GraphStacks, UnrecordedSkips, WatchFailed, Note,
-        DeviceUsed, CompiledForReport, RunEnded,
-        SourceRecorded, SettingsInForce, RunSummary,
+        CompiledSaved, ResumeCreated, ResumedAt, CudagraphSkipped, AnswerDiffers, GraphStacks, UnrecordedSkips,
+        WatchFailed, Note, DeviceUsed, CompiledForReport, RunEnded, SourceRecorded, SettingsInForce, RunSummary,
     )
 }  # fmt: skip
 

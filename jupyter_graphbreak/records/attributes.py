@@ -45,12 +45,12 @@ def proxy_member(proxy_class: type) -> Any:
 
 
 def proxied_by(value: Any) -> Any:
-    """Return the object that a proxy, weak or not, stands for; ``None`` for any other object."""
+    """Return the object to which a proxy, weak or not, refers; ``None`` for any other object."""
     if type(value) in WEAK_PROXIES:
         with contextlib.suppress(ReferenceError, AttributeError):  # the object is gone
             return value.__reduce_ex__.__self__
     if (member := proxy_member(type(value))) is not None:
-        with contextlib.suppress(ValueError, AttributeError):  # the proxy stands for nothing yet
+        with contextlib.suppress(ValueError, AttributeError):  # the proxy has no object yet
             return member.__get__(value)
     return None
 

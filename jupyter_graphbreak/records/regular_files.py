@@ -1,8 +1,7 @@
-"""Safely read files whose paths come from elsewhere: only regular files, up to a size limit, without blocking.
+"""Read files only if they are regular files up to a size limit, and replace files only by complete new ones.
 
-Write files so that the old one stays until the new one is complete.
-
-A log, a notebook or a baseline may name anything: a pipe without a writer, an endless device, a folder.
+The path of a log, a notebook or a baseline comes from the user or from another file, so it may name anything: a pipe
+without a writer, an endless device, a folder. Reading never blocks on these.
 """
 
 from __future__ import annotations

@@ -29,27 +29,31 @@ _MAX_LINES = 2000
 class CellText(msgspec.Struct, frozen=True):
     """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it.
 
-    If ``shared`` is true, code of other cells may have the same file name.
+    If ``is_name_shared`` is true, code of other cells may have the same file name.
     """
 
     name: str
     text: str
     line_offset: int = 0
     indent: int = 0
-    shared: bool = False
+    is_name_shared: bool = False
 
 
 #: A function that returns the cell of a code object, given the file name; ``None`` if the code is not from a cell.
 FindCell = Callable[[str], CellText | None]
 
 
+#: The role of a place: the code object of a frame, the place of an event such as a break, or any other place.
+MentionRole = Literal["frame", "event", "other"]
+
+
 class _Mention(NamedTuple):
-    """A place that a record mentions. A library function is kept only if a mention of it has the part ``happened``."""
+    """A place that a record mentions. A library function is kept only if it is the place of an event."""
 
     filename: str
     line: int | None
     function: str
-    part: Literal["frame", "happened", "passed"]
+    role: MentionRole
 
 
 def recorded_sources(
@@ -65,12 +69,12 @@ def recorded_sources(
     records = list(records)
     without_code = frames_without_code(records)
     for record in records:
-        for filename, line, function, part in _mentions(record, given_up=record.compile_key in without_code):
+        for filename, line, function, role in _mentions(record, given_up=record.compile_key in without_code):
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
             names.setdefault(filename, set()).add(plain_function(function))
-            if part == "happened" or (part == "frame" and not is_library(filename)):
+            if role == "event" or (role == "frame" and not is_library(filename)):
                 functions.setdefault(filename, {}).setdefault(line, function)
     if not any(lines.values()):
         return []
@@ -92,7 +96,7 @@ def frames_without_code(records: Iterable[Record]) -> set[CompileKey | None]:
 def _is_from(cell: CellText, functions: set[str]) -> bool:
     """Return whether functions with the file name of a cell are from this cell."""
     names = (name for name in functions if not name.startswith("<"))
-    return not cell.shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
+    return not cell.is_name_shared or all(re.search(rf"\bdef {re.escape(name)}\b", cell.text) for name in names)
 
 
 def source_of_cell(filename: str, cell: CellText) -> SourceRecorded:
@@ -142,21 +146,21 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
             yield from _frame_mentions(addition)
         case additions.FrameSkipped() | additions.ResumeCreated():
             line = addition.line if isinstance(addition, additions.ResumeCreated) else addition.firstlineno
-            yield _Mention(addition.filename, line, addition.name, "passed")
+            yield _Mention(addition.filename, line, addition.name, "other")
         case additions.BreakSeen() | additions.FrameFailed():
             yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
         case additions.CompiledForReport(filename=str(filename), line=int(line)):
-            yield _Mention(filename, line, "<module>", "passed")
+            yield _Mention(filename, line, "<module>", "other")
         case additions.ScopeOpened():
-            yield from _entry_mentions((addition.site, addition.entered), "happened")
+            yield from _entry_mentions((addition.site, addition.entered), "event")
             yield from _code_mentions(addition.wrapped)
         case additions.AnswerDiffers():
-            yield from _entry_mentions((addition.call, addition.branch), "happened")
+            yield from _entry_mentions((addition.call, addition.branch), "event")
         case additions.GraphStacks():
             for trace in addition.stacks:
-                yield from _entry_mentions(read_stack(trace), "passed")
+                yield from _entry_mentions(read_stack(trace), "other")
         case additions.RunEnded():
-            yield from _entry_mentions(addition.stack, "passed")
+            yield from _entry_mentions(addition.stack, "other")
         case _:
             return
 
@@ -167,28 +171,28 @@ def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> I
     if isinstance(frame, additions.FrameRefused):
         yield from _code_mentions(frame.wrapped)
     if frame.fullgraph_site is not None:
-        yield from _entry_mentions((frame.fullgraph_site.site,), "happened")
+        yield from _entry_mentions((frame.fullgraph_site.site,), "event")
         yield from _code_mentions(frame.fullgraph_site.wrapped)
 
 
 def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given_up: bool) -> Iterator[_Mention]:
     stack = event.whole_stack
-    happened: list[StackEntry] = stack[-1:]
+    places: list[StackEntry] = stack[-1:]
     if given_up:
-        happened = [*event.stack[:1], *happened]  # the function on which Dynamo gave up: its blocks explain why
+        places = [*event.stack[:1], *places]  # the function on which Dynamo gave up: its blocks explain why
     for entry in stack:
-        yield from _entry_mentions((entry,), "happened" if any(entry is other for other in happened) else "passed")
+        yield from _entry_mentions((entry,), "event" if any(entry is place for place in places) else "other")
 
 
-def _entry_mentions(entries: Iterable[StackEntry | None], part: Literal["happened", "passed"]) -> Iterator[_Mention]:
+def _entry_mentions(entries: Iterable[StackEntry | None], role: MentionRole) -> Iterator[_Mention]:
     for entry in entries:
         if entry is not None:
-            yield _Mention(entry.filename, entry.line, entry.function, part)
+            yield _Mention(entry.filename, entry.line, entry.function, role)
 
 
 def _code_mentions(code: additions.CodeObject | None) -> Iterator[_Mention]:
     if code is not None:
-        yield _Mention(code.filename, code.firstlineno, code.name, "happened")
+        yield _Mention(code.filename, code.firstlineno, code.name, "event")
 
 
 def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:

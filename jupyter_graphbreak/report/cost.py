@@ -23,7 +23,7 @@ class Spread(msgspec.Struct, frozen=True):
     processor_us: float | None = None
 
 
-def overlap(one: Spread, other: Spread) -> bool:
+def may_be_equal(one: Spread, other: Spread) -> bool:
     """Return whether two medians may be equal, so that their difference is too small to measure.
 
     The uncertainty of a median is about 1.57 times the interquartile range divided by the square root of the number of
@@ -263,7 +263,8 @@ class Alternative(msgspec.Struct, frozen=True):
     kind : {"branch", "guards"}
         ``branch``: the compiled code takes the branch that uncompiled code takes. ``guards``: Dynamo leaves guards out.
     change : str
-        The question that is answered as in uncompiled code, or the PyTorch function that selects the guards to keep.
+        The function, such as ``is_compiling``, that returns its uncompiled result, or the PyTorch function that selects
+        the guards to keep.
     location : Location or None
         The test of the branch.
     """
@@ -286,7 +287,7 @@ class BlockDifference(msgspec.Struct, frozen=True):
     Parameters
     ----------
     compilation : int
-        The number of the further compilation: 1 for the second one of the blocks.
+        The number of the compilation that it caused, counted from 0 over all blocks: 1 for the second compilation.
     guard : str
         The guard that failed, as PyTorch shows it.
     location : Location or None

@@ -200,7 +200,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """A piece of advice about a break; ``origin`` says whether it comes from PyTorch or from this package."""
+    """A piece of advice about a break; ``origin`` is its author: PyTorch or this package."""
 
     text: str
     origin: Literal["pytorch", "graphbreak"] = "pytorch"
@@ -344,22 +344,22 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class PathDifference(msgspec.Struct, frozen=True):
-    """A question of the program, such as ``torch.compiler.is_compiling()``, whose answer differs while compiling.
+    """A call such as ``torch.compiler.is_compiling()``, whose result differs while compiling.
 
-    A question that decides several branches is listed once for each of them.
+    A call whose result decides several branches is listed once for each of them.
 
     Parameters
     ----------
     function : str
         The function that the program calls.
     location : Location or None
-        The call.
+        The place of the call.
     compiled, eager : str
-        The answer while compiling, and the answer without ``torch.compile``.
+        The result while compiling, and the result without ``torch.compile``.
     branch : Location or None
-        The test that the answer decides; ``None`` if it decides none.
+        The test that the result decides; ``None`` if it decides none.
     lines : list of Location
-        The lines of the test's function that run only because of the answer, without their text.
+        The lines of the test's function that run only because of the result, without their text.
     skipped : list of Location
         The lines of the test's function that only uncompiled code reaches, without their text.
     """
@@ -373,8 +373,8 @@ class PathDifference(msgspec.Struct, frozen=True):
     skipped: list[Location] = []
 
     @property
-    def changes(self) -> bool:
-        """Whether the answer to the question decides which lines run."""
+    def changes_lines(self) -> bool:
+        """Whether the result of the call decides which lines run."""
         return bool(self.lines or self.skipped)
 
 
@@ -433,7 +433,7 @@ class GuardFailure(msgspec.Struct, frozen=True):
 class Recompile(msgspec.Struct, frozen=True):
     """A further compilation of a function, or its refusal because a limit was reached.
 
-    ``id`` is "r1" for the first one of the run; it is empty in reports of earlier versions.
+    ``id`` is "r1" for the first one of the run; it is empty in reports of schema versions before 1.2.
     """
 
     frame: str

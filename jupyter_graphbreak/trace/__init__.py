@@ -1,5 +1,5 @@
 """Read and write the files in which ``TORCH_TRACE`` stores structured traces.
 
 In: files. Out: the same records that :mod:`jupyter_graphbreak.recording` receives in a live process.
-May import the inert records and additions, and the texts of files.
+May import ``records`` only.
 """

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import defaultdict
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.additions import SegmentText
     from jupyter_graphbreak.records.records import CompileKey
-    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.records.source_texts import FindCell, MentionRole
 
 _TENSOR_DEVICE = re.compile(r'"\w+\[[^\]"]*\](?:\[[^\]"]*\])?(?P<device>[a-z]+(?::\d+)?)"')
 _LIBRARY_ROOT = re.compile(r"^(?P<root>.*?/lib/python3\.\d+)/")
@@ -172,7 +172,7 @@ class _LogMention(NamedTuple):
     filename: str
     line: int
     function: str
-    part: Literal["frame", "happened", "passed"]
+    role: MentionRole
     code: str | None = None
 
 
@@ -205,13 +205,13 @@ def source_records(
     mentioned: dict[str, None] = {}
     functions: dict[str, dict[int, str]] = defaultdict(dict)
     codes: dict[str, dict[int, str]] = defaultdict(dict)
-    for filename, line, function, part, code in _mentions(records, without_code):
+    for filename, line, function, role, code in _mentions(records, without_code):
         if filename in recorded_filenames:
             continue
         mentioned[filename] = None
         if code:
             codes[filename][line] = code
-        if part == "happened" or (part == "frame" and not _is_library(filename)):
+        if role == "event" or (role == "frame" and not _is_library(filename)):
             functions[filename].setdefault(line, function)
     sources: list[SourceRecorded] = []
     changed, outside_folders = [], []
@@ -304,7 +304,7 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
                     # The function on which Dynamo gave up: its blocks show why.
-                    yield from (place._replace(part="happened") for place in started.get(key, [])[-1:])
+                    yield from (place._replace(role="event") for place in started.get(key, [])[-1:])
                 if record.payload not in seen:
                     seen.add(record.payload)
                     yield from _text_mentions(record.kind, record.payload)
@@ -316,28 +316,28 @@ def _start_mentions(stack: list[dict[str, object]], names: dict[int, str]) -> It
     for depth, entry in enumerate(stack, start=1):
         number, line, code = entry["filename"], entry["line"], entry.get("loc")
         if isinstance(number, int) and isinstance(line, int) and number in names:
-            part: Literal["frame", "passed"] = "frame" if depth == len(stack) else "passed"
+            role: MentionRole = "frame" if depth == len(stack) else "other"
             text = code.strip() if isinstance(code, str) else None
-            yield _LogMention(names[number], line, str(entry["name"]), part, text or None)
+            yield _LogMention(names[number], line, str(entry["name"]), role, text or None)
 
 
 def _text_mentions(kind: str, payload: str) -> Iterator[_LogMention]:
     match kind:
         case "artifact:dynamo_graph_break_reason":
             stack = list(_stack_mentions(payload.partition("\nTraceback (most recent call last)")[0]))
-            yield from (place._replace(part="passed") for place in stack[:-1])
+            yield from (place._replace(role="other") for place in stack[:-1])
             yield from stack[-1:]
             header = _HEADER.match(payload)
             if header is not None and stack and stack[-1].filename != header["file"]:
-                yield _LogMention(header["file"], int(header["line"]), "?", "passed")
+                yield _LogMention(header["file"], int(header["line"]), "?", "other")
         case "artifact:dynamo_error":
             yield from _stack_mentions(payload.partition("from user code:")[2])
         case "artifact:recompile_reasons":
-            yield from (place._replace(part="passed") for place in _stack_mentions(payload))
+            yield from (place._replace(role="other") for place in _stack_mentions(payload))
         case "dynamo_output_graph":
             for match in _COMMENT.finditer(payload):
                 code = match["code"].strip()
-                yield _LogMention(match["file"], int(match["line"]), match["function"], "passed", code)
+                yield _LogMention(match["file"], int(match["line"]), match["function"], "other", code)
         case _:
             return
 
@@ -345,4 +345,4 @@ def _text_mentions(kind: str, payload: str) -> Iterator[_LogMention]:
 def _stack_mentions(text: str) -> Iterator[_LogMention]:
     for match in _STACK_ENTRY.finditer(text):
         code = (match["code"] or "").strip()
-        yield _LogMention(match["file"], int(match["line"]), match["function"].strip(), "happened", code or None)
+        yield _LogMention(match["file"], int(match["line"]), match["function"].strip(), "event", code or None)

@@ -82,26 +82,24 @@ class _Metrics(msgspec.Struct):
 
 
 _FORMS: dict[str, Any] = {
+    "artifact": dict[str, Any],
     "str": tuple[_Name, _Number],
     "dynamo_start": _Start,
     "dynamo_output_graph": dict[str, Any] | None,
     "compilation_metrics": _Metrics,
     "bwd_compilation_metrics": _Metrics,
 }
-_ARTIFACT = dict[str, Any]
 
 
-def validated(record: Record) -> Record | None:
+def _validated(record: Record) -> Record | None:
     """Return an entry in a form that can be stored, ``None`` if it does not have the expected form."""
     data, entry_kind = record.data, record.kind
     try:
         msgspec.convert(record.envelope, _Context)
         if entry_kind.startswith("graphbreak_"):
             read_addition(record)
-        elif entry_kind.startswith("artifact:"):
-            msgspec.convert(data, _ARTIFACT)
         else:
-            msgspec.convert(data, _FORMS[entry_kind])
+            msgspec.convert(data, _FORMS["artifact" if entry_kind.startswith("artifact:") else entry_kind])
         return with_encodable_text(record)
     except (msgspec.ValidationError, RecursionError, KeyError):
         return None
@@ -249,12 +247,9 @@ class _FileReader:
         except OSError as error:
             raise UnreadableTrace(f"{self._file}: {error.strerror or error}") from None
         if tally.entries == tally.unreadable:
-            is_empty = self._file.stat().st_size == 0
-            problem = (
-                "the file is empty"
-                if is_empty
-                else tally.compression_problem or tally.limit or "not a structured trace"
-            )
+            problem = tally.compression_problem or tally.limit or "not a structured trace"
+            if self._file.stat().st_size == 0:
+                problem = "the file is empty"
             raise UnreadableTrace(f"{self._file}: {problem}; run the program with TORCH_TRACE=FOLDER")
         if not self._by_pid:  # there are entries, but none that a report needs
             self._by_pid[0] = ProcessTrace(self._file, 0, rank_in(self._file.name))
@@ -273,7 +268,7 @@ class _FileReader:
             if line is None:
                 return None
             unchecked = _resume_record(line, unchecked)
-        record = validated(unchecked)
+        record = _validated(unchecked)
         if record is None:
             self._tally.malformed += 1
             return None

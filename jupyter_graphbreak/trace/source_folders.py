@@ -27,8 +27,8 @@ class SourceFolders:
     """
 
     def __init__(self, folders: Iterable[str | Path] = ()) -> None:
-        trusted = [os.curdir, *library_roots(), *folders]
-        self._folders = tuple({_real_path(folder).rstrip(os.sep) + os.sep for folder in trusted})
+        trusted = (os.path.realpath(os.fspath(folder)) for folder in (os.curdir, *library_roots(), *folders))
+        self._folders = tuple({folder.rstrip(os.sep) + os.sep for folder in trusted})
 
     def lines(self, filename: str) -> list[str] | None:
         """Return the lines of a source file with line ends; ``None`` if it may not or cannot be read.
@@ -49,7 +49,3 @@ class SourceFolders:
     def may_read(self, filename: str) -> bool:
         """Return whether a file with this name may be read, without checking whether it exists."""
         return os.path.abspath(filename).startswith(self._folders)  # noqa: PTH100 - resolves no link
-
-
-def _real_path(path: str | Path) -> str:
-    return os.path.realpath(path)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SCHEMA_PAGE = "https://json.schemastore.org/sarif-2.1.0.json"
 _PROJECT_PAGE = "https://pypi.org/project/jupyter-graphbreak/"
 
-#: Limits: fixes per break, characters per fix and of all fixes. A fix longer than this is not ours, or is truncated.
+#: The maximum numbers of fixes per break, and of characters per fix and of all fixes; longer fixes are left out.
 _MAX_FIXES, _MAX_FIX, _MAX_FIX_TEXT = 20, 200_000, 4_000_000
 
 
@@ -65,9 +65,9 @@ def render_sarif(
             )
             if result.get("baselineState") == "new":
                 first_result.update(level="error", baselineState="new")
-    places = {name: index for index, name in enumerate(rules)}
+    rule_indexes = {name: index for index, name in enumerate(rules)}
     for result in results.values():
-        result["ruleIndex"] = places[result["ruleId"]]
+        result["ruleIndex"] = rule_indexes[result["ruleId"]]
     driver = {"name": "graphbreak", "version": version, "informationUri": _PROJECT_PAGE, "rules": list(rules.values())}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results.values())}
     return json.dumps({"$schema": _SCHEMA_PAGE, "version": "2.1.0", "runs": [run]}, indent=2)
@@ -106,11 +106,8 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
     if annotated_place is not break_.location:
         sentences.insert(1, f"at {place(report, break_.location)}")
     text = ". ".join(one_line(sentence).rstrip(".") for sentence in sentences) + "."
-    path = (
-        sources[annotated_place.source].path
-        if annotated_place is not None and annotated_place.source in sources
-        else None
-    )
+    annotated_source = sources.get(annotated_place.source) if annotated_place is not None else None
+    path = annotated_source.path if annotated_source is not None else None
     fingerprint = repr((annotated_place and (path, annotated_place.function, annotated_place.code), break_.gb_type))
     result: dict[str, Any] = {
         "ruleId": _rule_id(break_),
@@ -134,9 +131,9 @@ def _result_of(report: Report, break_: Break, notebook: str | None, budget: list
 
 
 def _is_fix(remedy: Remedy, sources: dict[str, Source]) -> bool:
-    """Whether a remedy works and changes files only: line numbers of cells are not those of the notebook file."""
-    places = [sources.get(edit.source) for edit in remedy.edits]
-    in_files = bool(places) and all(place is not None and place.kind != "cell" and place.path for place in places)
+    """Return whether a remedy works and changes files only: a cell's line numbers are not those of the notebook."""
+    edited = [sources.get(edit.source) for edit in remedy.edits]
+    in_files = bool(edited) and all(source is not None and source.kind != "cell" and source.path for source in edited)
     return remedy.verdict in WORKING and in_files
 
 

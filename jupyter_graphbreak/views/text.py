@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.job import Job
     from jupyter_graphbreak.report.location import Location, Source
     from jupyter_graphbreak.report.remedies import Remedy
-    from jupyter_graphbreak.report.schema import Break, Report, Skipped
+    from jupyter_graphbreak.report.schema import Break, Diagnostic, Report, Skipped
     from jupyter_graphbreak.views.words.lines import Line
     from jupyter_graphbreak.views.words.recompilation import FailedGuard, Recompilation
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
@@ -131,9 +131,12 @@ def render_changes(changes: Changes) -> list[str]:
         cut_line(f"    {change.change:<{width}}{'   '.join(filter(None, describe_change(change)))}")
         for change in changes.breaks[:_MAX_ITEMS]
     ]
-    if len(changes.breaks) > _MAX_ITEMS:
-        lines.append(f"    and {len(changes.breaks) - _MAX_ITEMS} more")
-    return lines
+    return lines + _rest_line(len(changes.breaks), _MAX_ITEMS)
+
+
+def _rest_line(total: int, limit: int, words: str = "more", indent: str = INDENT) -> list[str]:
+    """Return the line with the number of items beyond a limit; no line if there are none."""
+    return [f"{indent}and {total - limit} {words}"] if total > limit else []
 
 
 #: The maximum numbers of remedies to name: of those that work or, if none works, of those that do not.
@@ -206,8 +209,7 @@ def _trial_lines(report: Report, remedies: BreakRemedies, number: int | None) ->
         else:
             lines += _working_remedy_lines(report, remedy)
             is_shown = True
-    if len(working) > _MAX_NAMED:
-        lines.append(f"{INDENT}and {len(working) - _MAX_NAMED} more that work")
+    lines += _rest_line(len(working), _MAX_NAMED, "more that work")
     if remedies.working:
         outcome_of_others = trials_sentence(remedies)
         lines += wrap("", _without_backticks(outcome_of_others)) if outcome_of_others else []
@@ -310,11 +312,12 @@ def render_text(report: Report) -> str:
     lines += combined_remedies(report)
     lines += _recompile_lines(report)
     lines += _error_lines(report)
-    for note in report.diagnostics[:_MAX_ITEMS]:
-        lines += wrap(f"{note.level}: ", note.message, indent="")
-    if len(report.diagnostics) > _MAX_ITEMS:
-        lines.append(f"and {len(report.diagnostics) - _MAX_ITEMS} more notes")
-    return "\n".join([*lines, *_listing_lines(report)])
+    return "\n".join([*lines, *_note_lines(report.diagnostics), *_listing_lines(report)])
+
+
+def _note_lines(notes: Sequence[Diagnostic]) -> list[str]:
+    lines = [line for note in notes[:_MAX_ITEMS] for line in wrap(f"{note.level}: ", note.message, indent="")]
+    return lines + _rest_line(len(notes), _MAX_ITEMS, "more notes", indent="")
 
 
 def summary_line(report: Report) -> str:
@@ -361,8 +364,7 @@ def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> 
     lines = wrap(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
-    if total > _MAX_PLACES:
-        lines.append(f"{INDENT}and {total - _MAX_PLACES} more")
+    lines += _rest_line(total, _MAX_PLACES)
     cost = cost_of_all(group.breaks)
     lines += wrap("", cost) if cost else []
     if _shows_advice(report, first):
@@ -448,7 +450,7 @@ def _function_name(location: Location) -> str | None:
 
 
 def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
-    """Whether all stacks are parts of one path."""
+    """Return whether all stacks are parts of one path."""
     ordered = sorted(stacks, key=len)
     lines = [[(place.source, place.line) for place in stack] for stack in ordered]
     longest = set(lines[-1]) if lines else set()
@@ -457,7 +459,7 @@ def _are_on_one_path(stacks: Iterable[tuple[Location, ...]]) -> bool:
 
 def _path_lines(report: Report) -> list[str]:
     """Return the places in the reader's code that take a different path when compiled; other views have the rest."""
-    changing_paths = [path for path in ordered_paths(report) if path.changes and not is_in_library(report, path)]
+    changing_paths = [path for path in ordered_paths(report) if path.changes_lines and not is_in_library(report, path)]
     lines = [
         line
         for path in changing_paths[:_MAX_PATHS]
@@ -475,7 +477,7 @@ def _eager_function_lines(report: Report) -> list[str]:
         lines += wrap(" -  ", f"{place(report, skipped.location)} runs eagerly: {skipped.reason}", "")
         lines += wrap("do: ", skipped.way_out) if skipped.way_out else []
         lines += remedies_of_frame(report, skipped)
-    return [*lines, f"{INDENT}and {len(functions) - _MAX_ITEMS} more"] if len(functions) > _MAX_ITEMS else lines
+    return lines + _rest_line(len(functions), _MAX_ITEMS)
 
 
 def _recompile_lines(report: Report) -> list[str]:
@@ -500,8 +502,7 @@ def _recompile_lines(report: Report) -> list[str]:
                 lines += wrap("-  ", _failed_guard_text(report, recompilation, guard))
             if guard.advice and is_advised:
                 lines += wrap("do: ", guard.advice, INDENT if only_guard is not None else f"{INDENT}   ")
-        if len(recompilation.guards) > _MAX_ITEMS:
-            lines.append(f"{INDENT}and {len(recompilation.guards) - _MAX_ITEMS} more guards")
+        lines += _rest_line(len(recompilation.guards), _MAX_ITEMS, "more guards")
         lines += wrap("", recompilation.warning) if recompilation.warning else []
         if trials is not None and (why := why_untried(report, trials)):
             lines += wrap("not tried: ", whole_clauses(_without_backticks(why), _MAX_TRIAL_LENGTH))
@@ -557,7 +558,8 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
     if not any(line.is_annotated for line in lines):
         return []
     if len(lines) > room or any(mark.number not in listed for line in lines for mark in line.breaks):
-        lines = _lines_near_breaks(lines, room, listed)
+        varying = _lines_that_recompile(report, source)
+        lines = _lines_near(lines, room, listed, varying)
     if not lines:
         return []
     signs = ["A graph"] if any(line.graphs for line in lines) else []
@@ -588,14 +590,29 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
     return output_lines
 
 
-def _lines_near_breaks(lines: list[Line], room: int, listed_breaks: set[int]) -> list[Line]:
-    """Return the lines around breaks and those that lead to breaks, as many as fit; without breaks, the first ones."""
+def _lines_that_recompile(report: Report, source: Source) -> list[int]:
+    """Return the lines of a source that use the values whose guards failed."""
+    guards = [guard for recompilation in listed_recompilations(report) for guard in recompilation.guards]
+    return [place_.line for guard in guards for place_ in guard.locations if place_.source == source.id]
+
+
+def _lines_near(lines: list[Line], room: int, listed_breaks: set[int], varying: Sequence[int]) -> list[Line]:
+    """Return the lines around breaks, those that lead to breaks, and those around recompiles, as many as fit.
+
+    If there are none, the first lines that a graph contains are shown, with the lines that follow.
+    """
     chosen_numbers: set[int] = set()
     numbers_with_breaks = [line.number for line in lines if any(mark.number in listed_breaks for mark in line.breaks)]
     numbers_of_callers = [line.number for line in lines if line.leads_to and not line.breaks]
-    if not numbers_with_breaks and not numbers_of_callers:
-        return lines[:room]
-    for numbers, distance in ((numbers_with_breaks, _CONTEXT_LINES), (numbers_of_callers, 0)):
+    if not numbers_with_breaks and not numbers_of_callers and not varying:
+        first = next((index for index, line in enumerate(lines) if line.is_annotated), 0)
+        start = max(first - _CONTEXT_LINES, 0)
+        return lines[start : start + room]
+    for numbers, distance in (
+        (numbers_with_breaks, _CONTEXT_LINES),
+        (numbers_of_callers, 0),
+        (varying, _CONTEXT_LINES),
+    ):
         for number in numbers:
             new_numbers = set(range(number - distance, number + distance + 1)) - chosen_numbers
             if len(chosen_numbers) + len(new_numbers) <= room:
@@ -612,18 +629,10 @@ def render_job(job: Job) -> str:
         lines.append(cut_line(f"{head}   {code}" if code else head))
         lines.append(cut_line(INDENT + reason_of(break_)))
         lines.append(cut_line(INDENT + processes_with_break(job, break_)))
-    if len(job.breaks) > _MAX_ITEMS:
-        lines.append(f"{INDENT}and {len(job.breaks) - _MAX_ITEMS} more breaks")
+    lines += _rest_line(len(job.breaks), _MAX_ITEMS, "more breaks")
     for process in job.processes[:_MAX_ITEMS]:
-        summary = summary_line(process.report)
-        lines.append(cut_line(f" -  {process_name(process)}: {summary}"))
-    if len(job.processes) > _MAX_ITEMS:
-        lines.append(f"{INDENT}and {len(job.processes) - _MAX_ITEMS} more processes")
+        lines.append(cut_line(f" -  {process_name(process)}: {summary_line(process.report)}"))
+    lines += _rest_line(len(job.processes), _MAX_ITEMS, "more processes")
     for line in compiling_lines(job):
-        lines += wrap(f"{INDENT}", line, indent=INDENT)
-    notes = job_notes(job)
-    for note in notes[:_MAX_ITEMS]:
-        lines += wrap(f"{note.level}: ", note.message, indent="")
-    if len(notes) > _MAX_ITEMS:
-        lines.append(f"and {len(notes) - _MAX_ITEMS} more notes")
-    return "\n".join(lines)
+        lines += wrap(INDENT, line)
+    return "\n".join([*lines, *_note_lines(job_notes(job))])

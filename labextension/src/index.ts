@@ -48,7 +48,7 @@ import { RANK, rendererFactory } from './notebook/renderer';
 import { RemedyApplier } from './notebook/remedyapplier';
 import { ReportLinks } from './notebook/reportlinks';
 import { AutoOpen } from './panel/autoopen';
-import { BreakNavigator } from './panel/guide';
+import { BreakNavigator } from './panel/breaknavigator';
 import { GraphBreakPanel } from './panel/panel';
 import { addPanelCommands, PanelCommandIDs } from './panel/panelcommands';
 import {

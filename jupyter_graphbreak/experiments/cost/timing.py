@@ -21,7 +21,7 @@ from jupyter_graphbreak._torch_compat.hooks.entries import watch_calls
 from jupyter_graphbreak.experiments.cost.clock import CudaClock, ProcessorClock
 from jupyter_graphbreak.experiments.trial.time_limit import seconds_left
 from jupyter_graphbreak.records.additions import WatchFailed
-from jupyter_graphbreak.report.cost import Spread, overlap
+from jupyter_graphbreak.report.cost import Spread, may_be_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -192,7 +192,7 @@ def ratio_in_turn(changed: Callable[[], CallTime], unchanged: Callable[[], CallT
 def clear_ratio(ratios: Sequence[float]) -> float | None:
     """Return the median of measured ratios; ``None`` if they are too few or too far apart.
 
-    The uncertainty of the median (see :func:`~jupyter_graphbreak.report.cost.overlap`) must be at most a tenth of the
+    The uncertainty of the median (see :func:`.report.cost.may_be_equal`) must be at most a tenth of the
     median, or at most half of its distance from 1.
     """
     if len(ratios) < _MIN_PAIRS:
@@ -247,7 +247,7 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 def gain_us(slow: Spread, fast: Spread) -> float | None:
     """Return how many microseconds shorter the fast call is; ``None`` if no gain is measurable."""
     gain = slow.median_us - fast.median_us
-    return gain if gain > 0 and not overlap(slow, fast) else None
+    return gain if gain > 0 and not may_be_equal(slow, fast) else None
 
 
 #: The minimum number of calls to report a time.

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak.analysis.saving import REPAIR_ADVICE
+from jupyter_graphbreak.analysis.notes import REPAIR_ADVICE
 from jupyter_graphbreak.records.additions import ORIG_MOD
 
 if TYPE_CHECKING:

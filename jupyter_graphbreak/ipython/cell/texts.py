@@ -75,7 +75,7 @@ class CellTexts:
         if self._current is not None and (is_timed or filename == self._current[0]):
             _, text, number = self._current
             if is_timed:
-                return CellText(f"Cell In[{number}]", text.rstrip("\n"), *_stripped_by_magic(text), shared=True)
+                return CellText(f"Cell In[{number}]", text.rstrip("\n"), *_stripped_by_magic(text), is_name_shared=True)
         else:
             cell_number = self._number_of(filename)
             if cell_number is None:

@@ -1,9 +1,9 @@
 """References: short names of the parts of a report, for the ids and links of its markup.
 
-An element's id is the report's prefix and a *reference*: ``b1`` is break 1, ``g0`` the first graph, ``f``, ``r``,
-``k``, ``y`` and ``c`` stand for frames, resume functions, skipped functions, recompiles and scopes, and ``l0-14`` is
-line 14 of the first source. ``data-in`` lists the references of related elements, which are highlighted together. The
-front end (``labextension/src/view/selection.ts``) reads both.
+An element's id is the report's prefix and a *reference*: ``b1`` is break 1, ``g0`` the first graph, and ``l0-14`` line
+14 of the first source; ``f``, ``r``, ``k``, ``y``, ``p`` and ``c`` are the letters of frames, resume functions, skipped
+functions, recompiled functions, path differences and scopes. ``data-in`` lists the references of related elements,
+which are highlighted together. The front end (``labextension/src/view/selection.ts``) reads both.
 """
 
 from __future__ import annotations

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.html.highlight import Run, marked_code, token_runs
 from jupyter_graphbreak.views.html.references import References
-from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath_here
 from jupyter_graphbreak.views.words.lines import graph_colors, listing
 from jupyter_graphbreak.views.words.paths import path_beside
@@ -110,7 +109,7 @@ class SourceListing:
     chunks: list[Chunk]
     left_out: int
     more: Callable[[int, int], list[SourceRow]]
-    open: bool
+    is_open: bool
 
 
 def list_sources(report: Report, limit: int) -> list[SourceListing]:
@@ -130,11 +129,11 @@ def list_sources(report: Report, limit: int) -> list[SourceListing]:
                 chunks=list(_split_into_chunks(shown, source)),
                 left_out=len(rows.lines) - len(shown),
                 more=partial(_remaining_rows, rows, len(shown)),
-                open=source.kind != "library" or any(line.breaks for line in rows.lines),
+                is_open=source.kind != "library" or any(line.breaks for line in rows.lines),
             )
         )
         limit -= len(shown)
-    return sorted(sources, key=lambda listing: not listing.open)
+    return sorted(sources, key=lambda listing: not listing.is_open)
 
 
 def _remaining_rows(rows: _SourceRows, shown: int, start: int, stop: int) -> list[SourceRow]:
@@ -175,8 +174,6 @@ class _RowFactory:
         self._references = References(report)
         self._colors = graph_colors(report)
         self._breaks = {break_.id: break_ for break_ in report.breaks}
-        self._resumes = lookup.resumes(report)
-        self._skipped = lookup.skipped(report)
 
     def source(self, index: int, source: Source) -> _SourceRows:
         lines = listing(self._report, source)
@@ -213,15 +210,13 @@ class _RowFactory:
             classes=classes,
             label=label,
             scope_class=scope_class(line.scope),
-            notes=[self._note(line, mark) for mark in line.breaks if mark.last][:_MAX_NOTES],
+            notes=[self._note(line, mark) for mark in line.breaks if mark.is_last][:_MAX_NOTES],
             blank=(" " * width.number, " " * (width.signs + 1), " " * (width.letters + 1)),
         )
 
     def _note(self, line: Line, mark: BreakMark) -> LineNote:
         break_ = self._breaks[mark.id]
-        resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
-        eager = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
-        aftermath_text = aftermath_here(self._report, break_, resumes, eager)
+        aftermath_text = aftermath_here(self._report, break_)
         text = title_of(break_).replace("`", "")
         if aftermath_text:
             text += f": {aftermath_text}" if break_.outcome == "error" else f" → {aftermath_text}"

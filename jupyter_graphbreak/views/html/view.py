@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -31,7 +31,7 @@ from jupyter_graphbreak.views.words.groups import (
 )
 from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths, path_answers, path_effect
+from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths, path_effect, path_results
 from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter_setting_sentences
 from jupyter_graphbreak.views.words.plain_text import counted, times_text
 from jupyter_graphbreak.views.words.reason import title_of
@@ -42,7 +42,7 @@ from jupyter_graphbreak.views.words.recompilation import (
     shows_advice,
 )
 from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict, why_untried
-from jupyter_graphbreak.views.words.where import StackNode, brief_code, stack_tree
+from jupyter_graphbreak.views.words.where import StackNode, brief_code, is_of_library, stack_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -101,8 +101,8 @@ def tensor_text(meta: Tensor | TensorMeta) -> str:
     return " ".join([*parts, *([meta.device] if meta.device else [])])
 
 
-#: A break lists at most this many functions or resumed places.
-_MAX_NAMES = 6
+#: At most this many functions or resumed places of a break, and calls around a step of the run, are named.
+_MAX_NAMES = 8
 #: At most this many calls compiled for a report are shown with the statement that compiles them.
 _MAX_COMPILABLE_CALLS = 4
 #: The number of source lines to load at once.
@@ -115,9 +115,9 @@ _MAX_SCOPE_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class MarkupLimits:
-    """The parts of each list that the static markup shows.
+    """The numbers of entries of each list that the static markup shows.
 
-    Up to ``open`` breaks are expanded. The code of a graph is shown if it has at most ``code`` lines.
+    Breaks are expanded if there are at most ``open``. The code of a graph is shown if it has at most ``code`` lines.
     """
 
     breaks: int = 20
@@ -140,7 +140,7 @@ class View:
     limits = MarkupLimits()
     scope_label = staticmethod(scope_label)
     decision_place = staticmethod(decision_place)
-    path_answers = staticmethod(path_answers)
+    path_results = staticmethod(path_results)
     path_effect = staticmethod(path_effect)
     scope_name = staticmethod(scope_name)
     scope_class = staticmethod(scope_class)
@@ -162,9 +162,6 @@ class View:
         self.groups, self.minor = _split_minor(break_groups(report))
         steps = course(report)
         self.course, self.further_steps = steps[: self.limits.steps], max(0, len(steps) - self.limits.steps)
-        self._sources = lookup.sources(report)
-        self._resumes = lookup.resumes(report)
-        self._skipped = lookup.skipped(report)
 
     @cached_property
     def prefix(self) -> str:
@@ -231,10 +228,10 @@ class View:
         """The warnings and errors that are shown at the top."""
         return [note for note in self.report.diagnostics if note.level != "info"][: self.limits.alerts]
 
-    def step_words(self, segment: NestedStep) -> str:
+    def step_words(self, nested: NestedStep) -> str:
         """Return the description of a step of the run, with the calls that lead to it."""
-        step = segment.step
-        path = " > ".join(segment.calls)
+        step = nested.step
+        path = " > ".join(nested.calls)
         if step.graph is not None:
             again_text = ", compiled again" if step.frame is not None and step.frame.recompile_of else ""
             words = f"graph {step.graph.id}, {counted(len(step.graph.ops), 'op')}, {self.span(step.graph)}{again_text}"
@@ -266,8 +263,7 @@ class View:
 
     def is_library(self, place: Location) -> bool:
         """Return whether a place is in a library."""
-        source = self._sources.get(place.source)
-        return source is not None and source.kind == "library"
+        return is_of_library(self.report, place)
 
     @staticmethod
     def chunks_left(listing: SourceListing) -> int:
@@ -288,12 +284,12 @@ class View:
 
     def resumes_of(self, break_: Break) -> list[Resume]:
         """Return the resume functions of a break; those that ran, and those of the function that breaks, come first."""
-        resumes = [self._resumes[ident] for ident in break_.resumes if ident in self._resumes]
-        return sorted(nearest_first(break_, resumes), key=lambda resume: not has_run(resume))[:_MAX_NAMES]
+        resumes = nearest_first(break_, lookup.resumes_of(self.report, break_))
+        return sorted(resumes, key=lambda resume: not has_run(resume))[:_MAX_NAMES]
 
     def eager_functions(self, break_: Break) -> str:
         """Return the names of the functions that run eagerly because of a break, with their counts."""
-        functions = [self._skipped[ident] for ident in break_.skipped if ident in self._skipped]
+        functions = lookup.skipped_by(self.report, break_)
         names = Counter(function.function for function in functions_worth_counting(self.report, functions) or functions)
         shown = [f"`{name}`{f' ({times_text(number)})' if number > 1 else ''}" for name, number in names.items()]
         more = len(shown) - _MAX_NAMES
@@ -301,7 +297,7 @@ class View:
 
     def way_out(self, break_: Break) -> str:
         """Return how to compile the functions that run eagerly because of a break."""
-        skipped = (self._skipped[ident] for ident in break_.skipped if ident in self._skipped)
+        skipped = lookup.skipped_by(self.report, break_)
         return next((function.way_out for function in skipped if function.way_out), "")
 
     def permission(self, break_: Break) -> str:
@@ -445,7 +441,7 @@ class View:
 
     def role(self, frame: Frame) -> str:
         """Return the role of a frame in words."""
-        resume = self._resumes.get(frame.resume or "")
+        resume = lookup.resumes(self.report).get(frame.resume or "")
         if resume is not None and resume.location is not None:
             return f"resume at {resume.location.line}"
         return frame.role
@@ -484,8 +480,6 @@ def _all_stacks(break_: Break) -> list[list[Location]]:
     return [stack for stack in (break_.stack, *(event.stack for event in break_.occurrences)) if stack]
 
 
-#: At most this many calls around a step are named.
-_MAX_NAMES = 8
 #: The maximum depth to which calls are followed; a recursion may be deeper.
 _MAX_CALLS = 200
 
@@ -525,7 +519,7 @@ class StepsOfCall:
     """A call with several steps; ``names`` are the functions, outermost first."""
 
     names: list[str]
-    steps: list[Item] = field(default_factory=list)
+    steps: list[Item]
 
 
 Item: TypeAlias = RunStep | StepsOfCall
@@ -533,15 +527,15 @@ Item: TypeAlias = RunStep | StepsOfCall
 
 def course(report: Report) -> list[NestedStep]:
     """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
-    segments: list[NestedStep] = []
+    steps: list[NestedStep] = []
     pending: list[tuple[Item, tuple[str, ...]]] = [(item, ()) for item in reversed(_CourseBuilder(report).items())]
     while pending:
         item, calls = pending.pop()
         if isinstance(item, RunStep):
-            segments.append(NestedStep(item, calls))
+            steps.append(NestedStep(item, calls))
         else:
             pending += [(inner, (*calls, *item.names)[:_MAX_NAMES]) for inner in reversed(item.steps)]
-    return segments
+    return steps
 
 
 class _CourseBuilder:
@@ -549,8 +543,8 @@ class _CourseBuilder:
         self._report = report
         self._numbers = break_numbers(report)
         self._graphs = {graph.id: graph for graph in report.graphs}
-        places = {frame.id: place for place, frame in enumerate(report.frames)}
-        self._frame_by_break = {break_.id: _frame_of_break(places, break_) for break_ in report.breaks}
+        positions = {frame.id: position for position, frame in enumerate(report.frames)}
+        self._frame_by_break = {break_.id: _frame_of_break(positions, break_) for break_ in report.breaks}
         self._eager_of_frame: dict[str, list[Skipped]] = {}
         self._eager_of_break: dict[str | None, list[Skipped]] = {}
         for skipped in functions_worth_counting(report, report.skipped):
@@ -610,7 +604,7 @@ class _CourseBuilder:
         )
 
 
-def _frame_of_break(places: Mapping[str, int], break_: Break) -> str | None:
+def _frame_of_break(positions: Mapping[str, int], break_: Break) -> str | None:
     """Return the frame in which a break occurred: the last one that reports it, because callers report first."""
-    frames = [event.frame for event in break_.occurrences if event.frame in places]
-    return max(frames, key=lambda ident: places[ident or ""], default=None)
+    frames = [event.frame for event in break_.occurrences if event.frame in positions]
+    return max(frames, key=lambda ident: positions[ident or ""], default=None)

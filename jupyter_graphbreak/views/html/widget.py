@@ -35,7 +35,7 @@ _MIN_INTERVAL_S = 0.2
 class ReportWidget(anywidget.AnyWidget):
     """A run in a notebook: its progress, then a preview of the report while changes are tried, and then the report.
 
-    The front end receives the markup of :func:`~jupyter_graphbreak.views.html.render_html` and adds behaviour to it. It
+    The front end receives the markup of :func:`.render.render_html` and adds behaviour to it. It
     requests the rest of the markup, and the report as text or JSON, only when needed, so that a saved notebook does not
     contain them twice.
     """

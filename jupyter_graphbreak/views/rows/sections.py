@@ -66,7 +66,7 @@ _MAX_NAMES_OF_COMPILED = 4
 _MAX_SENTENCES = 50
 
 
-def compiled_for_report(report: Report) -> str:
+def _compiled_for_report(report: Report) -> str:
     """Name the code that was compiled only for the report, because the program does not compile it; empty if none was.
 
     "compiled for this report: `model` (Net), `loss_fn`; the cell itself does not compile them".
@@ -85,7 +85,7 @@ def compiled_for_report(report: Report) -> str:
     return f"compiled for this report: {', '.join(names)}; the {program} itself does not compile {pronoun}"
 
 
-def without_cudagraph(report: Report) -> list[str]:
+def _without_cudagraph(report: Report) -> list[str]:
     """Name graphs without a CUDA graph: "graph A runs without a CUDA graph: mutated inputs, line 3 in f"."""
     sentences = []
     for skip in report.cudagraph_skips[:_MAX_SENTENCES]:
@@ -121,11 +121,12 @@ def build_rows(report: Report) -> Rows:
 def about(report: Report) -> list[Row]:
     """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
     edit, works = own_edit_sentence(report)
+    without_cudagraph = enumerate(_without_cudagraph(report))
     rows = [
         Row("edit", edit, "good" if works else "bad"),
-        Row("compiled", compiled_for_report(report)),
+        Row("compiled", _compiled_for_report(report)),
         Row("effects", not_run_again_sentence(report), "bad"),
-        *(Row(f"cudagraph{index}", sentence) for index, sentence in enumerate(_first_items(without_cudagraph(report)))),
+        *(Row(f"cudagraph{index}", sentence) for index, sentence in without_cudagraph),
     ]
     return [row for row in rows if row.label]
 
@@ -173,13 +174,12 @@ def _error_section(report: Report) -> Section | None:
     error = report.error
     if error is None:
         return None
-    where = [_place_text(report, error.location)] if error.location is not None else []
     label = f"{error.type}: {error.message}" if error.message else error.type
     row = Row(
         "0",
         _shorten_label(label),
         "error",
-        details=where,
+        details=_place_details(report, error.location),
         more=[_shorten_paragraph(error.message)],
         spot=_as_spot(error.location),
     )
@@ -188,27 +188,17 @@ def _error_section(report: Report) -> Section | None:
 
 def _break_section(report: Report) -> Section | None:
     ordered = ordered_breaks(report)
-    resumes = {resume.id: resume for resume in report.resumes}
-    skipped = {function.id: function for function in report.skipped}
-
-    def effect_of(break_: Break) -> str:
-        resumed = [resumes[ident] for ident in break_.resumes if ident in resumes]
-        eager = [skipped[ident] for ident in break_.skipped if ident in skipped]
-        return aftermath_here(report, break_, resumed, eager)
-
-    rows = [
-        _break_row(report, number, break_, effect_of(break_))
-        for number, break_ in enumerate(_first_items(ordered), start=1)
-    ]
+    rows = [_break_row(report, number, break_) for number, break_ in enumerate(_first_items(ordered), start=1)]
     return _make_section("break", "Breaks", rows, ordered, form="groups")
 
 
-def _break_row(report: Report, number: int, break_: Break, effect: str) -> Row:
+def _break_row(report: Report, number: int, break_: Break) -> Row:
     location = break_.location
     code = brief_code(location.code) if location is not None else ""
     function = "" if location is None or location.function in {None, "<module>"} else location.function or ""
     details = []
     if location is not None:
+        effect = aftermath_here(report, break_)
         details = [_place_text(report, location), effect, f"in {function}" if function and code else ""]
     fix, advice = best_remedy(report, break_), guidance(report, break_)
     step = f"Do: {advice[0].text}" if advice else ""
@@ -267,10 +257,7 @@ def _skipped_section(report: Report) -> Section | None:
             "eager",
             is_code=True,
             name="Runs eagerly",
-            details=[
-                *([_place_text(report, location)] if location is not None else []),
-                _shorten_label(skipped.reason),
-            ],
+            details=[*_place_details(report, location), _shorten_label(skipped.reason)],
             group=_shorten_label(skipped.reason),
             more=[_shorten_paragraph(f"Do: {skipped.way_out}")] if skipped.way_out else [],
             beside="runs eagerly",
@@ -300,7 +287,7 @@ def _recompile_section(report: Report) -> Section | None:
                 "error" if recompilation.limit_hit else "recompile",
                 is_code=not recompilation.is_merged,
                 details=[
-                    *([_place_text(report, recompilation.location)] if recompilation.location is not None else []),
+                    *_place_details(report, recompilation.location),
                     recompilation.times,
                     *map(_shorten_label, variations[:1]),
                     *([f"and {remaining} more"] if remaining > 0 else []),
@@ -341,7 +328,7 @@ def _scope_section(report: Report) -> Section | None:
                 scope_name(scope),
                 "forbid" if scope.value else "allow",
                 is_code=True,
-                details=[*([_place_text(report, scope.location)] if scope.location is not None else []), label],
+                details=[*_place_details(report, scope.location), label],
                 more=[_shorten_paragraph(scope.note)] if scope.note else [],
                 beside=label,
                 spot=_as_spot(scope.location),
@@ -361,10 +348,7 @@ def _path_section(report: Report) -> Section | None:
                 _shorten_label(f"{path.function}()"),
                 is_code=True,
                 name="Only when compiled",
-                details=[
-                    *([_place_text(report, decision)] if decision is not None else []),
-                    _shorten_label(path_effect(path)),
-                ],
+                details=[*_place_details(report, decision), _shorten_label(path_effect(path))],
                 more=[_shorten_paragraph(f"asked in {helper}")] if helper else [],
                 beside=_shorten_label(path_beside(path)),
                 spot=_as_spot(decision),
@@ -460,7 +444,7 @@ def _note_section(report: Report) -> Section | None:
         Row(
             f"effect{index}",
             _shorten_label(effect.what),
-            details=[*([_place_text(report, effect.location)] if effect.location is not None else []), "not run again"],
+            details=[*_place_details(report, effect.location), "not run again"],
             spot=_as_spot(effect.location),
         )
         for index, effect in enumerate(_first_items(effects))
@@ -496,11 +480,8 @@ def _make_section(
 
 
 def _sentence_section(ident: str, title: str, sentences: Sequence[tuple[str, Look]]) -> Section | None:
-    return _make_section(ident, title, _sentence_rows(sentences), sentences)
-
-
-def _sentence_rows(sentences: Sequence[tuple[str, Look]]) -> list[Row]:
-    return [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_first_items(sentences))]
+    rows = [Row(str(index), sentence, look) for index, (sentence, look) in enumerate(_first_items(sentences))]
+    return _make_section(ident, title, rows, sentences)
 
 
 def _first_items(items: Sequence[_T]) -> Iterable[_T]:
@@ -513,6 +494,10 @@ def _as_spot(location: Location | None) -> Spot | None:
 
 def _place_text(report: Report, location: Location) -> str:
     return _shorten_label(place(report, without_function(location)))
+
+
+def _place_details(report: Report, location: Location | None) -> list[str]:
+    return [_place_text(report, location)] if location is not None else []
 
 
 def _spot_text(report: Report, spot: Spot | None) -> str:

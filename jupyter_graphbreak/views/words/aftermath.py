@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Break, NoFrame, Report, Resume, Skipped
 
-
-_T = TypeVar("_T")
 #: At most this many places, and this many functions, are named.
 _MAX_NAMED = 3
 _FRAME_ABSENCE_WORDS: dict[NoFrame | None, str] = {
@@ -33,7 +31,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
     prefix = f"graph {joined(graphs, ', ')}, then " if graphs else ""
     lines = []
-    resumes = nearest_first(graph_break, _parts_by_id(graph_break.resumes, lookup.resumes(report)))
+    resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
     resumed = [resume for resume in resumes if has_run(resume)]
     places = [_resume_place_text(report, resume) for resume in (resumed or resumes)]
     if places:
@@ -42,7 +40,7 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
         places += [_untaken_branch_text(resume) for resume in unreached]
         lines.append(f"{prefix}resumes at {_join_first(list(dict.fromkeys(places)), '; ')}")
         prefix = ""
-    eager = _parts_by_id(graph_break.skipped, lookup.skipped(report))
+    eager = lookup.skipped_by(report, graph_break)
     if eager:
         lines.append(prefix + _eager_functions_text(report, eager))
         prefix = ""
@@ -54,26 +52,19 @@ def aftermath(report: Report, graph_break: Break) -> list[str]:
     return lines or [f"{prefix}nothing is left to resume"]
 
 
-def aftermath_here(report: Report, graph_break: Break, resumes: Iterable[Resume], eager: Iterable[Skipped]) -> str:
-    """Describe in a few words what happened after a break to the function that contains it.
-
-    Parameters
-    ----------
-    resumes, eager : iterable of Resume, of Skipped
-        The resume functions of the break, and the functions that run eagerly because of it.
-    """
+def aftermath_here(report: Report, graph_break: Break) -> str:
+    """Describe in a few words what happened after a break to the function that contains it."""
     location = graph_break.location
     if graph_break.outcome == "error":
         return "an error"
     if location is None:
         return ""
     function_of_break = _function_key(report, location)
-    if any(
-        skipped.location is not None and _function_key(report, skipped.location) == function_of_break
-        for skipped in eager
-    ):
+    eager = (skipped.location for skipped in lookup.skipped_by(report, graph_break))
+    if any(lines is not None and _function_key(report, lines) == function_of_break for lines in eager):
         return "runs eagerly"
-    resume = next((resume for resume in nearest_first(graph_break, resumes) if has_run(resume)), None)
+    resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
+    resume = next(filter(has_run, resumes), None)
     if resume is None or resume.location is None:
         return ""
     graph = f" ({resume.graphs[0]})" if resume.graphs else ""
@@ -95,19 +86,13 @@ def nearest_first(graph_break: Break, resumes: Iterable[Resume]) -> list[Resume]
 
 
 def has_run(resume: Resume) -> bool:
-    """Whether a resume function certainly ran."""
+    """Return whether a resume function certainly ran."""
     return bool(resume.frames) or resume.no_frame in {"eager", "inlined"}
 
 
 def frame_absence(resume: Resume) -> str:
     """Return why a resume function has no frames."""
     return _FRAME_ABSENCE_WORDS[resume.no_frame]
-
-
-def _parts_by_id(idents: Iterable[str], parts: dict[str, _T]) -> list[_T]:
-    """Return the parts with these ids, in the order of the report."""
-    wanted = set(idents)
-    return [part for ident, part in parts.items() if ident in wanted] if wanted else []
 
 
 def _function_key(report: Report, location: Location) -> tuple[str, str]:

@@ -1,12 +1,13 @@
 """Limit reports to the part that views show, because a report may be very large or come from an untrusted source.
 
-Views show the beginning of lists and texts that are too long, and a note in the report says how much is shown. The
-front end has the same limits, so that both number the breaks in the same way.
+Views show the beginning of lists and texts that are too long, and a note in the report has the numbers of shown parts.
+The front end has the same limits, so that both number the breaks in the same way.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 import types
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -225,9 +226,7 @@ def _limit_any(value: Any, bounds: _Bounds, name: str, owner: type, depth: int =
     if isinstance(value, float):
         return value if owner is ValueRange and math.isfinite(value) else _finite(value, None)
     if isinstance(value, int):
-        return (
-            value if -_MAX_ABS_NUMBER <= value <= _MAX_ABS_NUMBER else math.copysign(_MAX_ABS_NUMBER, value).__trunc__()
-        )
+        return max(-_MAX_ABS_NUMBER, min(value, _MAX_ABS_NUMBER))
     if isinstance(value, (list, dict)) and depth >= _MAX_NESTING:
         bounds.cut_entries += 1
         return "…"
@@ -260,11 +259,7 @@ def _list_limiter(limit: Callable[[Any, _Bounds, str, type], Any]) -> Callable[[
 
 def _keep_if_identical(old: list[Any], new: list[Any]) -> list[Any]:
     """Return the old list if the new one contains the same objects."""
-    return old if len(old) == len(new) and all(map(_is_identical, old, new)) else new
-
-
-def _is_identical(one: object, other: object) -> bool:
-    return one is other
+    return old if len(old) == len(new) and all(map(operator.is_, old, new)) else new
 
 
 def _struct_limiter(struct_type: type) -> Callable[[Any, _Bounds, str, type], Any]:

@@ -70,7 +70,7 @@ def figures(changes: Changes) -> list[str]:
 
 
 def _is_comparable(changes: Changes) -> bool:
-    """Whether both runs compiled something that can be compared."""
+    """Return whether both runs compiled something that can be compared."""
     return not changes.reused or bool(changes.before.summary.frames and changes.after.summary.frames)
 
 

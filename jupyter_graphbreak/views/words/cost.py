@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from jupyter_graphbreak.report.cost import overlap
+from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.per_report import per_report
@@ -17,7 +17,7 @@ from jupyter_graphbreak.views.words.where import function_of, place, without_fun
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.cost import Check, Coverage, EntryCost, RemediedCost, Spread
+    from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, RemediedCost, Spread
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
@@ -36,8 +36,9 @@ def startup_sentence(report: Report) -> str:
     """Return which functions took longest to compile; empty if compilation was short.
 
     "start-up: 17.0 s of compiling: 7.1 s for step resumed at line 12, 4.0 s for step, 5.9 s for 2 more functions; 2.1 s
-    of it was spent on recompiles; inductor's cache had the code of 2 of 6 graphs; graph A repeats the block that starts
-    at line 31 12 times (96% of its operations): compiling that block alone may save 88% of the graph's compile time".
+    of it was spent on recompiles, for which 3 calls waited; inductor's cache had the code of 2 of 6 graphs; graph A
+    repeats the block that starts at line 31 12 times (96% of its operations): compiling that block alone may save 88%
+    of the graph's compile time".
     """
     times: defaultdict[str, float] = defaultdict(float)
     for frame in report.frames:
@@ -52,11 +53,8 @@ def startup_sentence(report: Report) -> str:
         parts.append(f"{sum(seconds for _, seconds in rest):.1f} s for {counted(len(rest), 'more function')}")
     recompile_s = sum(frame.compile_s or 0.0 for frame in report.frames if frame.recompile_of is not None)
     sentences = [f"start-up: {total:.1f} s of compiling: {', '.join(parts)}"]
-    sentences += (
-        [f"{recompile_s:.1f} s of it was spent on recompiles, {_waiting_calls_text(report)}"]
-        if recompile_s >= _NOTABLE_S
-        else []
-    )
+    if recompile_s >= _NOTABLE_S:
+        sentences.append(f"{recompile_s:.1f} s of it was spent on recompiles, {_waiting_calls_text(report)}")
     return "; ".join([*sentences, *_cache_sentence(report), *_block_sentence(report)])
 
 
@@ -137,12 +135,8 @@ def largest_repeated_block(graph: Graph) -> Block | None:
         if location is not None:
             spans.setdefault(location.function, []).append(number)
     widest = max(spans.values(), key=lambda span: span[-1] - span[0])
-    start_of_block = graph.ops[widest[0]].location
-    return (
-        Block(graph.id, start_of_block, len(positions), covered / len(graph.ops))
-        if start_of_block is not None
-        else None
-    )
+    start = graph.ops[widest[0]].location
+    return Block(graph.id, start, len(positions), covered / len(graph.ops)) if start is not None else None
 
 
 def _frame_name(report: Report, frame: Frame) -> str:
@@ -214,9 +208,12 @@ def cost_verdicts(report: Report) -> list[str]:
     cost = report.cost
     if cost is None:
         return []
-    has_several_entries = len(cost.entries) > 1
-    entries = cost.entries[:_MAX_ENTRIES]
-    return [(f"{entry.function}: " if has_several_entries else "") + _entry_verdict(report, entry) for entry in entries]
+    return [entry_prefix(cost, entry) + _entry_verdict(report, entry) for entry in cost.entries[:_MAX_ENTRIES]]
+
+
+def entry_prefix(cost: Cost, entry: EntryCost) -> str:
+    """Return the name of an entry as the beginning of a sentence; empty if there is only one entry."""
+    return f"{entry.function}: " if len(cost.entries) > 1 else ""
 
 
 def _entry_verdict(report: Report, entry: EntryCost) -> str:
@@ -229,7 +226,7 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
     ]
     for remedied in entry.remedied[:_MAX_REMEDIED]:
         name = _without_breaks_text(report, remedied.remedies)
-        if overlap(remedied.time, entry.compiled):
+        if may_be_equal(remedied.time, entry.compiled):
             parts.append(f"{name}: no measurable effect")
         else:
             parts.append(
@@ -240,7 +237,7 @@ def _entry_verdict(report: Report, entry: EntryCost) -> str:
 
 def _compared_with_eager(eager: Spread, measured: Spread) -> str:
     """Compare a time with eager's: "3.1 times slower than eager", "8% faster than eager"."""
-    if overlap(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
+    if may_be_equal(eager, measured) or not min(eager.median_us, measured.median_us) > 0:
         return "as fast as eager, within measurement error"
     slower, faster = measured.median_us / eager.median_us, eager.median_us / measured.median_us
     word, ratio = ("slower", slower) if slower > 1 else ("faster", faster)
@@ -252,11 +249,8 @@ def _compared_with_eager(eager: Spread, measured: Spread) -> str:
 def _guard_time_text(entry: EntryCost) -> list[str]:
     """Return the time to choose, enter and leave compiled code, if it is a large part of the call."""
     guards = sum(part.time.median_us for part in entry.parts if part.kind == "guards")
-    return (
-        [f"guards and entering the code take {time_text(guards)}"]
-        if guards > _NOTABLE_SHARE * entry.compiled.median_us
-        else []
-    )
+    is_notable = guards > _NOTABLE_SHARE * entry.compiled.median_us
+    return [f"guards and entering the code take {time_text(guards)}"] if is_notable else []
 
 
 def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
@@ -266,8 +260,7 @@ def _without_breaks_text(report: Report, ids: Iterable[str]) -> str:
     removed_numbers = sorted({numbers[ident] for remedy in applied for ident in remedy.breaks if ident in numbers})
     if not removed_numbers:
         return "without recompiles" if any(remedy.recompiles for remedy in applied) else "with a remedy"
-    names = " and ".join(filter(None, [", ".join(map(str, removed_numbers[:-1])), str(removed_numbers[-1])]))
-    return f"without break{'s' if len(removed_numbers) > 1 else ''} {names}"
+    return f"without break{'s' if len(removed_numbers) > 1 else ''} {and_list(list(map(str, removed_numbers)))}"
 
 
 def coverage_sentences(report: Report) -> list[str]:
@@ -275,7 +268,6 @@ def coverage_sentences(report: Report) -> list[str]:
     cost = report.cost
     if cost is None:
         return []
-    has_several_entries = len(cost.entries) > 1
     sentences = []
     for entry in cost.entries[:_MAX_ENTRIES]:
         parts = [_coverage_text(entry.coverage)] if entry.coverage is not None else []
@@ -285,7 +277,7 @@ def coverage_sentences(report: Report) -> list[str]:
         parts += _time_in_run_text(entry)
         parts += _device_work_text(entry)
         if parts:
-            sentences.append((f"{entry.function}: " if has_several_entries else "") + "; ".join(parts))
+            sentences.append(entry_prefix(cost, entry) + "; ".join(parts))
     return sentences
 
 
@@ -335,7 +327,7 @@ def _coverage_text(coverage: Coverage) -> str:
     if coverage.compiled_ops == 0:
         return f"nothing ran compiled: {counted(all_ops, 'operation')} ran eagerly"
     words = f"{coverage.compiled_ops} of {counted(all_ops, 'operation')} ran compiled"
-    return words if coverage.time_share is None else f"{words}, {_percent(coverage.time_share)} of the time"
+    return words if coverage.time_share is None else f"{words}, {coverage.time_share:.0%} of the time"
 
 
 def break_time(report: Report, break_: Break) -> str:
@@ -347,15 +339,15 @@ def break_time(report: Report, break_: Break) -> str:
     if break_.id in measured:
         return _time_saved_text(*measured[break_.id])
     outside_us = outside.get(break_.id)
-    return (
-        f"{time_text(outside_us)} of each call is spent outside graphs at this break" if outside_us is not None else ""
-    )
+    if outside_us is None:
+        return ""
+    return f"{time_text(outside_us)} of each call is spent outside graphs at this break"
 
 
 def saving_of(report: Report, break_: Break) -> str:
     """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
     entry, best = _measured_by_break(report)[0].get(break_.id, (None, None))
-    if entry is None or best is None or overlap(best.time, entry.compiled):
+    if entry is None or best is None or may_be_equal(best.time, entry.compiled):
         return ""
     saved_us, compiled_us = entry.compiled.median_us - best.time.median_us, entry.compiled.median_us
     return f"costs {time_text(saved_us)} of {time_text(compiled_us)} per call" if saved_us > 0 else ""
@@ -366,7 +358,7 @@ def time_with(report: Report, remedy: Remedy) -> str:
     after, before = _times_with(report, remedy)
     if after is None or before is None:
         return ""
-    if overlap(after, before):
+    if may_be_equal(after, before):
         return "a call then takes as long as before, within measurement error"
     return f"a call then takes {time_text(after.median_us)}, not {time_text(before.median_us)}"
 
@@ -374,7 +366,7 @@ def time_with(report: Report, remedy: Remedy) -> str:
 def slowdown_by(report: Report, remedy: Remedy) -> str:
     """Say how much a remedy slows down a measured call, if it does: "a call then takes 1.7 ms, not 1.6 ms"."""
     after, before = _times_with(report, remedy)
-    if after is None or before is None or overlap(after, before) or after.median_us < before.median_us:
+    if after is None or before is None or may_be_equal(after, before) or after.median_us < before.median_us:
         return ""
     return time_with(report, remedy)
 
@@ -415,7 +407,7 @@ def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, Remed
 
 def _time_saved_text(entry: EntryCost, best: RemediedCost) -> str:
     """Return how much time the remedies of one break saved in one entry."""
-    if overlap(best.time, entry.compiled):
+    if may_be_equal(best.time, entry.compiled):
         return "fixing it saves no measurable time"
     saved_us = entry.compiled.median_us - best.time.median_us
     word = "saves" if saved_us > 0 else "costs"
@@ -435,10 +427,6 @@ def pieces(report: Report, entry: EntryCost) -> list[Piece]:
         us = part.time.median_us
         entry_pieces.append(Piece(part.kind, name, graph, number, us, us / total, ops.get(graph or "", 0)))
     return entry_pieces
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%"
 
 
 def restoring_sentences(check: Check) -> list[str]:

@@ -80,7 +80,7 @@ def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
 
 
 def text_of_several_causes(breaks: Sequence[Break]) -> str:
-    """Return the causes of breaks, empty if they have only one: "print (GB0059); Tensor.tolist() (GB0109)"."""
+    """Return the causes of breaks, empty if they have only one: "`print` (GB0059); `Tensor.tolist()` (GB0109)"."""
     causes = list(dict.fromkeys(map(reason_of, breaks)))
     if len(causes) == 1:
         return ""
@@ -89,7 +89,7 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
 
 
 def cost_of_all(breaks: Sequence[Break]) -> str:
-    """Describe what breaks cost together: "add 99 graphs, 57.9 s of compiling; 3 functions run eagerly"."""
+    """Describe what breaks cost together: "add 99 graphs, 57.91 s of compiling; 3 functions run eagerly"."""
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
     compiling = sum(cost.compile_s or 0.0 for cost in costs)

@@ -21,7 +21,7 @@ _MIN_WAIT_S = 0.1
 def job_headline(job: Job) -> str:
     """Return the summary line: "2 processes, 3 breaks, 1 of them not on every rank"."""
     number = sum(len(process.members) for process in job.processes)
-    parts = [counted(number, "process").replace("processs", "processes"), counted(len(job.breaks), "break")]
+    parts = [f"{number} process{'' if number == 1 else 'es'}", counted(len(job.breaks), "break")]
     limit_sentences: Counter[str] = Counter()
     for process in job.processes:
         limit_sentences[limited_functions_text(process.report)] += len(process.members)
@@ -53,7 +53,7 @@ def job_place(place: JobPlace | None) -> str:
 
 
 def processes_with_break(job: Job, break_: JobBreak) -> str:
-    """Return which processes have a break: "only on rank 1, not on rank 0: ranks that wait for each other may hang"."""
+    """Return which processes have a break: "only on rank 1, not on rank 0: ...", "on all 8 ranks", "in 2 processes"."""
     if break_.missing_in:
         ranks_with, ranks_without = _ranks_text(break_.ranks), _ranks_text(break_.missing_in)
         return f"only on {ranks_with}, not on {ranks_without}: ranks that wait for each other may hang here"

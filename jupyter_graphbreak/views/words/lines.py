@@ -37,7 +37,7 @@ class BreakMark:
         The number shown in every view.
     start, end : int
         Columns of the line, 0-based, ``end`` exclusive.
-    last : bool
+    is_last : bool
         Whether the expression ends on this line; notes about the break belong below it.
     """
 
@@ -45,7 +45,7 @@ class BreakMark:
     number: int
     start: int
     end: int
-    last: bool
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class Line:
 
 @per_report
 def ordered_breaks(report: Report) -> list[Break]:
-    """Return the breaks in the order in which to fix them; in an older report, in the order in which they occurred."""
-    places = {ident: place for place, ident in enumerate(report.order)}
-    return sorted(report.breaks, key=lambda break_: places.get(break_.id, len(places)))
+    """Return the breaks in the order in which to fix them; those without a place in it come last."""
+    positions = {ident: position for position, ident in enumerate(report.order)}
+    return sorted(report.breaks, key=lambda break_: positions.get(break_.id, len(positions)))
 
 
 @per_report
@@ -100,7 +100,7 @@ def break_numbers(report: Report) -> dict[str, int]:
 
 
 def graph_colors(report: Report) -> dict[str, int]:
-    """Return the colour of each graph, by its id: a number from 0 to ``COLOURS - 1``."""
+    """Return the colour of each graph, by its id: a number from 0 to ``COLOR_COUNT - 1``."""
     return {graph.id: index % COLOR_COUNT for index, graph in enumerate(report.graphs)}
 
 
@@ -199,6 +199,8 @@ def _plain_lines(segment: Segment) -> Iterator[Line]:
 
 @dataclass(slots=True)
 class _LineMarks:
+    """The marked breaks of a line, and the number of further breaks."""
+
     marks: list[BreakMark] = field(default_factory=list)
     more: int = 0
 
@@ -218,7 +220,8 @@ def _marks_by_line(annotations: _Annotations, lines: dict[int, Line]) -> dict[in
                 marks_on_line.more += 1
                 continue
             start, end = _columns_on_line(place, number_of_line, lines[number_of_line].text)
-            marks_on_line.marks.append(BreakMark(ident, number, start, end, last=number_of_line == place.end_line))
+            is_last = number_of_line == place.end_line
+            marks_on_line.marks.append(BreakMark(ident, number, start, end, is_last))
     return by_line
 
 

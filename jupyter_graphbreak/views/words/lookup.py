@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.location import FunctionName, Source
     from jupyter_graphbreak.report.remedies import Remedy
-    from jupyter_graphbreak.report.schema import Frame, Graph, Report, Resume, Scope, Skipped
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report, Resume, Scope, Skipped
 
 
 @per_report
@@ -51,10 +51,22 @@ def resumes(report: Report) -> dict[str, Resume]:
     return {resume.id: resume for resume in report.resumes}
 
 
+def resumes_of(report: Report, break_: Break) -> list[Resume]:
+    """Return the resume functions of a break."""
+    by_id = resumes(report)
+    return [by_id[ident] for ident in break_.resumes if ident in by_id]
+
+
 @per_report
 def skipped(report: Report) -> dict[str, Skipped]:
     """Return the functions that run eagerly, by id."""
     return {function.id: function for function in report.skipped}
+
+
+def skipped_by(report: Report, break_: Break) -> list[Skipped]:
+    """Return the functions that run eagerly because of a break."""
+    by_id = skipped(report)
+    return [by_id[ident] for ident in break_.skipped if ident in by_id]
 
 
 @per_report

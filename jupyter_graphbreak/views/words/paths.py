@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 def ordered_paths(report: Report) -> list[PathDifference]:
     """Return the differences that change lines first, and within each kind the reader's own code first.
 
-    A library's question that changes no line is left out, because the reader cannot use it.
+    A difference in a library that changes no line is left out, because the reader can do nothing with it.
     """
-    shown = [path for path in report.paths if path.changes or not is_in_library(report, path)]
-    return sorted(shown, key=lambda path: (not path.changes, is_in_library(report, path)))
+    shown = [path for path in report.paths if path.changes_lines or not is_in_library(report, path)]
+    return sorted(shown, key=lambda path: (not path.changes_lines, is_in_library(report, path)))
 
 
 def is_in_library(report: Report, path: PathDifference) -> bool:
-    """Return whether the program's question is in a library."""
+    """Return whether the place that :func:`decision_place` returns is in a library, or unknown."""
     decision = decision_place(path)
     return decision is None or is_of_library(report, decision)
 
 
 def decision_place(path: PathDifference) -> Location | None:
-    """Return the place of the test that depends on the answer; without a test, the place of the question."""
+    """Return the place of the test that depends on the result of the call; without a test, the place of the call."""
     return path.branch if path.branch is not None else path.location
 
 
 def path_effect(path: PathDifference) -> str:
-    """Return what the answer changes: "lines 8 and 9 run only because the code is compiled"."""
-    if not path.changes:
+    """Return what the result of the call changes: "lines 8 and 9 run only because the code is compiled"."""
+    if not path.changes_lines:
         return "no line is known to depend on the answer"
     lines_that_run, skipped = _line_numbers_text(path, path.lines), _line_numbers_text(path, path.skipped)
     if not path.lines:
@@ -54,8 +54,8 @@ def _line_numbers_text(path: PathDifference, lines: list[Location]) -> str:
     return f"{'line' if len(numbers) == 1 else 'lines'} {number_list(numbers)}"
 
 
-def path_answers(path: PathDifference) -> str:
-    """Return both answers: "True when compiled, else False"."""
+def path_results(path: PathDifference) -> str:
+    """Return both results of the call: "True when compiled, else False"."""
     return f"{one_line(path.compiled)} when compiled, else {one_line(path.eager)}"
 
 
@@ -63,18 +63,16 @@ def path_beside(path: PathDifference) -> str:
     """Return the note beside the test: "takes this branch only because it is compiled"."""
     if path.lines:
         return "takes this branch only because it is compiled"
-    return "skips this branch because it is compiled" if path.skipped else path_answers(path)
+    return "skips this branch because it is compiled" if path.skipped else path_results(path)
 
 
 def helper_of(report: Report, path: PathDifference) -> str:
-    """Return the place of the question if the test is somewhere else; otherwise an empty string."""
-    decision, question = decision_place(path), path.location
+    """Return the place of the call if the test is somewhere else; otherwise an empty string."""
+    decision, call = decision_place(path), path.location
     is_elsewhere = (
-        decision is not None
-        and question is not None
-        and (decision.source, decision.line) != (question.source, question.line)
+        decision is not None and call is not None and (decision.source, decision.line) != (call.source, call.line)
     )
-    return place(report, question) if is_elsewhere else ""
+    return place(report, call) if is_elsewhere else ""
 
 
 def path_sentence(report: Report, path: PathDifference) -> str:
@@ -86,4 +84,4 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     helper = helper_of(report, path)
     through = f" through {helper}" if helper else ""
     asks = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
-    return f"{asks}: {path_answers(path)}; {path_effect(path)}"
+    return f"{asks}: {path_results(path)}; {path_effect(path)}"

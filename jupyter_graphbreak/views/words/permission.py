@@ -95,7 +95,7 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
 
 
 def _scope_with_place(report: Report, scope: Scope) -> str:
-    name = f"{scope.setting}({scope.value})"
+    name = scope_name(scope)
     return f"{name}, {_start_place(report, scope)}" if scope.location is not None else f"{name} ({scope.note})"
 
 

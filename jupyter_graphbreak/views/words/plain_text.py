@@ -22,7 +22,7 @@ _MAX_CLAUSE_FACTOR = 3
 
 
 def is_known_page(url: str | None) -> bool:
-    """Whether a report may link to a page: reports, and the addresses in them, may be untrusted."""
+    """Return whether a report may link to a page: reports, and the addresses in them, may be untrusted."""
     return url is not None and _KNOWN_PAGES.fullmatch(url) is not None
 
 
@@ -68,7 +68,7 @@ def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it: "12 µs", "84 ms", "5.1 s", "1.4 min"."""
+    """Return a time in the unit that suits it: "12 µs", "84 ms", "5.10 s", "31.2 s", "1.4 min"."""
     for limit, factor, form in (
         (0.001, 1e6, "{:.0f} µs"),
         (0.1, 1e3, "{:.0f} ms"),

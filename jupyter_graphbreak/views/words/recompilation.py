@@ -90,7 +90,7 @@ class FailedGuard:
         How to avoid the recompiles; empty if unknown.
     is_size : bool
         Whether the guard is about the size of a tensor.
-    is_about_number_of_break : bool
+    is_about_number_from_break : bool
         Whether the guard is about a number that a break returned.
     is_about_gradients : bool
         Whether the guard is about tensors that require gradients in some calls only.
@@ -101,7 +101,7 @@ class FailedGuard:
     locations: list[Location]
     advice: str
     is_size: bool = False
-    is_about_number_of_break: bool = False
+    is_about_number_from_break: bool = False
     is_about_gradients: bool = False
 
 
@@ -155,12 +155,10 @@ class Recompilation:
         compilations_left = self.limit - self.total
         if self.limit_hit or not self.limit or compilations_left < 0 or self.total < _WARNING_SHARE * self.limit:
             return ""
-        used_text = f"{self.total} of {self.limit} compilations used"
-        return (
-            f"{used_text}: after {compilations_left} more it runs eagerly"
-            if compilations_left
-            else f"{used_text}: the next one makes it run eagerly"
-        )
+        consequence = f"after {compilations_left} more it runs eagerly"
+        if not compilations_left:
+            consequence = "the next one makes it run eagerly"
+        return f"{self.total} of {self.limit} compilations used: {consequence}"
 
     @property
     def times(self) -> str:
@@ -219,13 +217,9 @@ def listed_recompilations(report: Report) -> list[Recompilation]:
     """Return the recompiled functions for views; many that are recompiled for one reason are one entry."""
     functions = recompilations(report)
     merged: list[Recompilation] = []
-    between_breaks = [
-        function for function in functions if function.is_caused_by_results and shows_advice(report, function)
-    ]
+    between_breaks = [one for one in functions if one.is_caused_by_results and shows_advice(report, one)]
     with_gradients = [
-        function
-        for function in functions
-        if function.is_caused_by_gradients and best_recompile_remedy(report, function) is None
+        one for one in functions if one.is_caused_by_gradients and best_recompile_remedy(report, one) is None
     ]
     for similar, merge in ((between_breaks, _merge_by_results), (with_gradients, _merge_by_gradients)):
         if len(similar) >= _MIN_MERGED:
@@ -245,7 +239,7 @@ def _merge_by_results(functions: Sequence[Recompilation]) -> Recompilation:
     guards = [guard for function in functions for guard in function.guards]
     varied_things = [
         *(["the sizes of results"] if any(guard.is_size for guard in guards) else []),
-        *(["numbers that breaks returned"] if any(guard.is_about_number_of_break for guard in guards) else []),
+        *(["numbers that breaks returned"] if any(guard.is_about_number_from_break for guard in guards) else []),
     ]
     advice = "remove the breaks, or `torch.compile(..., dynamic=True)`"
     return _merge_functions(
@@ -283,22 +277,17 @@ def limited_functions_text(report: Report) -> str:
 
     "f was compiled 8 times and now runs eagerly (recompile limit)".
     """
-    limited_recompilations = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
+    limited = [recompilation for recompilation in recompilations(report) if recompilation.limit_hit]
     wrapped_functions = [skipped.function for skipped in report.skipped if skipped.kind == "shared wrapper"]
-    names = list(
-        dict.fromkeys(
-            wrapped_functions or [function_name(report, recompilation) for recompilation in limited_recompilations]
-        )
-    )
+    names = dict.fromkeys(wrapped_functions or [function_name(report, recompilation) for recompilation in limited])
     if not names:
         return ""
     verb = "now runs eagerly (recompile limit)" if len(names) == 1 else "now run eagerly (recompile limit)"
     if len(names) > _MAX_NAMES:
         return f"{len(names)} functions {verb}"
-    first = limited_recompilations[0] if limited_recompilations else None
-    if wrapped_functions or first is None or len(names) > 1 or not first.total:
-        return f"{' and '.join(names)} {verb}"
-    return f"{names[0]} was compiled {times_text(first.total)} and {verb}"
+    if not wrapped_functions and len(names) == 1 and limited[0].total:
+        verb = f"was compiled {times_text(limited[0].total)} and {verb}"
+    return f"{' and '.join(names)} {verb}"
 
 
 def recompile_remedies(report: Report, recompilation: Recompilation) -> BreakRemedies | None:
@@ -320,13 +309,12 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     by_frame = {}
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
+        # Without any trial, the general advice is better than the manual steps.
+        steps = all_remedies.person if all_remedies.why_untried != NO_TIME_AT_ALL else []
         remaining = BreakRemedies(
             [remedy for remedy in all_remedies.working if remedy.id not in shown_before],
             [remedy for remedy in all_remedies.failed if remedy.id not in shown_before],
-            # Without any trial, the general advice is better than the manual steps.
-            []
-            if all_remedies.why_untried == NO_TIME_AT_ALL
-            else [step for step in all_remedies.person if step not in shown_before],
+            [step for step in steps if step not in shown_before],
             all_remedies.why_untried,
         )
         shown_before.update(remedy.id for remedy in (*remaining.working, *remaining.failed))
@@ -386,7 +374,7 @@ def _make_recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bo
         is_caused_by_results=is_inner
         and not last.limit_hit
         and bool(guards)
-        and all(guard.is_size or guard.is_about_number_of_break for guard in guards),
+        and all(guard.is_size or guard.is_about_number_from_break for guard in guards),
         is_caused_by_gradients=not last.limit_hit
         and bool(guards)
         and all(guard.is_about_gradients for guard in guards),
@@ -428,7 +416,7 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
         locations=list(places),
         advice=variations[-1][1].advice if variations else "",
         is_size=bool(variations) and all(variation.is_size for _, variation in variations),
-        is_about_number_of_break=is_about_number_from_break(group[0][1].guard),
+        is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
         is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
     )
 
@@ -478,12 +466,10 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variati
         if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
             return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL_START) or None, is_inner=is_inner)
-    if value := _VALUE_GUARD.fullmatch(guard):
-        name = value["name"]
+    if match := _VALUE_GUARD.fullmatch(guard):
+        name, value = match["name"], match["value"]
         shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
-        return _Variation(
-            shown_name, value["value"], None, _advice_on_value(name, value["value"], is_library=is_library)
-        )
+        return _Variation(shown_name, value, None, _advice_on_value(name, value, is_library=is_library))
     if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
         return _Variation(f"`{wrong_type['name']}` has a different type ({wrong_type['type']})", "", None, "")
     if freed_object := _FREED_OBJECT.fullmatch(guard):
@@ -505,9 +491,8 @@ def _object_variation(guard: str) -> str:
     if function := name_of_varied_function(guard):
         return f"`{function}` is a different function"
     if identity := _IDENTITY_GUARD.fullmatch(guard):
-        return (
-            f"`{identity['name']}` {'is a different object' if identity['what'] == 'obj' else 'has a different type'}"
-        )
+        change = "is a different object" if identity["what"] == "obj" else "has a different type"
+        return f"`{identity['name']}` {change}"
     return ""
 
 
@@ -529,16 +514,14 @@ def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_in
         old = "True" if old.endswith("1") else "False"
         new = _OPPOSITE_FLAG[old]
     feature = _TENSOR_PROPERTIES.get(tensor_property, tensor_property).format(index=index)
-    shown_name = "a tensor that the break returned" if is_from_break else name
-    subject = f"{feature} of {name}"
     return _Variation(
-        f"{feature} of {shown_name}",
-        old,
-        new,
-        advice,
-        subject,
-        tensor_property == "size",
-        tensor_property == "requires_grad",
+        name=f"{feature} of {'a tensor that the break returned' if is_from_break else name}",
+        old=old,
+        new=new,
+        advice=advice,
+        subject=f"{feature} of {name}",
+        is_size=tensor_property == "size",
+        is_about_gradients=tensor_property == "requires_grad",
     )
 
 

@@ -173,7 +173,7 @@ def further_differences(remedy: Remedy) -> list[str]:
     return [difference for difference in remedy.differences if difference not in text]
 
 
-#: The family of the remedies that stand for changes made by the user.
+#: The family of the remedies that represent the user's own changes.
 _USER_FAMILY = "own"
 _RESULT_LABELS: dict[RemedyVerdict, str] = {
     "works": "same results", "works on what ran": "same results on what ran", "works but differs": "works, but differs",
@@ -240,7 +240,7 @@ def _counts_text(evidence: Evidence | None) -> str:
 
 
 def _compilation_counts_text(before: int, after: int, unseen: UnseenInputs | None) -> str:
-    """Return how the number of compilations changes: "5 compilations become 1, none for 3 unseen calls"."""
+    """Return how the number of compilations changes: "5 compilations become 1, none for 3 calls with new sizes ..."."""
     sentence = f"{counted(before, 'compilation')} {'becomes' if before == 1 else 'become'} {after}"
     if unseen is None or not unseen.inputs:
         return sentence
@@ -345,9 +345,9 @@ def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "
     sources = lookup.sources(report)
     kinds = {source.kind for edit in remedy.edits if (source := sources.get(edit.source)) is not None}
     edits_note = ", undo the edits of the other cells" if "cell" in kinds else ""
-    undo = (
-        "To undo: delete these lines" if target_kind == "lines" else f"To undo: delete this {target_kind}{edits_note}"
-    )
+    undo = "To undo: delete these lines"
+    if target_kind != "lines":
+        undo = f"To undo: delete this {target_kind}{edits_note}"
     if remedy.kind == "mark" and target_kind == "code" and not remedy.settings:  # a mark affects only its own call
         return [effect, *differences, undo]
     undo += ", then restart the kernel"
@@ -381,16 +381,10 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
     if remedy.verdict not in WORKING or remedy.kind == "person":
         return None
     if remedy.kind == "mark":  # its edits insert its code
-        return _how_to_apply_mark(report, remedy)
+        return ("edit" if _changes_cells_only(report, remedy) else "cell") if remedy.edits else None
     if remedy.code is None and _changes_cells_only(report, remedy):
         return "edit" if remedy.edits else None
     return "cell" if remedy.code is not None or remedy.patch is not None else None
-
-
-def _how_to_apply_mark(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | None:
-    if not remedy.edits:
-        return None
-    return "edit" if _changes_cells_only(report, remedy) else "cell"
 
 
 # Combinations.
@@ -401,20 +395,17 @@ def compatible_remedies(report: Report) -> list[Remedy]:
 
     Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
     so only a further run shows their combined effect. A remedy that compiles only a part is returned alone if it
-    removes all breaks that the others remove, and also removes more breaks or has a better verdict.
+    removes all breaks that the others remove, and in addition removes more breaks or has a better verdict.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
     targets: set[str] = set()
-    ranked = sorted(
-        working,
-        key=lambda remedy: (
-            remedy.family == INNER_FAMILY,
-            -len(remedy.breaks),
-            _ORDER.index(remedy.verdict),
-            -len(remedy.recompiles),
-        ),
-    )
+
+    def rank(remedy: Remedy) -> tuple[bool, int, int, int]:
+        verdict = _ORDER.index(remedy.verdict)
+        return remedy.family == INNER_FAMILY, -len(remedy.breaks), verdict, -len(remedy.recompiles)
+
+    ranked = sorted(working, key=rank)
     for remedy in ranked[:_MAX_COMBINABLE]:
         if set(remedy.breaks + remedy.frames) <= targets or any(_are_incompatible(remedy, other) for other in chosen):
             continue
@@ -423,20 +414,16 @@ def compatible_remedies(report: Report) -> list[Remedy]:
     whole_remedies = [remedy for remedy in chosen if remedy.family != INNER_FAMILY]
     removed = {ident for remedy in whole_remedies for ident in remedy.breaks}
     worst_verdict = max((_ORDER.index(remedy.verdict) for remedy in whole_remedies), default=0)
-    inner_remedies = (remedy for remedy in ranked if remedy.family == INNER_FAMILY and removed <= set(remedy.breaks))
-    better_remedy = next(
-        (
-            remedy
-            for remedy in inner_remedies
-            if removed < set(remedy.breaks) or _ORDER.index(remedy.verdict) < worst_verdict
-        ),
-        None,
-    )
-    return chosen if better_remedy is None else [better_remedy]
+    for remedy in ranked:
+        removes_more = removed < set(remedy.breaks)
+        is_better = removed == set(remedy.breaks) and _ORDER.index(remedy.verdict) < worst_verdict
+        if remedy.family == INNER_FAMILY and (removes_more or is_better):
+            return [remedy]
+    return chosen
 
 
 def _are_incompatible(one: Remedy, other: Remedy) -> bool:
-    """Whether two remedies are incompatible: they exclude each other or change the same lines."""
+    """Return whether two remedies are incompatible: they exclude each other or change the same lines."""
     if other.id in one.excludes or one.id in other.excludes or max(len(one.edits), len(other.edits)) > _MAX_EDITS:
         return True
     return any(
@@ -479,11 +466,8 @@ def trials_sentence(trials: BreakRemedies) -> str:
     failed = [trial for trial in trials.failed if trial.verdict != "not tried"]
     untried = len(trials.failed) - len(failed)
     others_word = f" {'other' if len(failed) == 1 else 'others'}" if trials.working else ""
-    outcomes = (
-        [f"{len(failed)}{others_word} tried, {'it does not work' if len(failed) == 1 else 'none works'}"]
-        if failed
-        else []
-    )
+    result = "it does not work" if len(failed) == 1 else "none works"
+    outcomes = [f"{len(failed)}{others_word} tried, {result}"] if failed else []
     with_changed_result = next(
         (trial for trial in failed if trial.verdict == "another result" and _has_effect(trial)), None
     )
@@ -507,12 +491,11 @@ def failed_heading(failed: list[Remedy]) -> str:
 
 def _has_effect(remedy: Remedy) -> bool:
     """Return whether a change that alters results removes a break or saves compilations."""
-    evidence = remedy.evidence
     if not remedy.recompiles:
         return True
-    before, after = (
-        (evidence.compilations_before, evidence.compilations_after) if evidence is not None else (None, None)
-    )
+    if remedy.evidence is None:
+        return False
+    before, after = remedy.evidence.compilations_before, remedy.evidence.compilations_after
     return before is not None and after is not None and after < before
 
 

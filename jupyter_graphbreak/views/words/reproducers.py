@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def reproducer_sentence(report: Report, reproducer: Reproducer) -> str:
-    """Return the sentence about a script: "A standalone script of 12 lines shows break 1: report.reproducer("b1")."."""
+    """Return the sentence about a script: "A standalone script of 12 lines shows break 1: `...`."."""
     finding = _finding_name(report, reproducer)
     if reproducer.script is None:
         return (

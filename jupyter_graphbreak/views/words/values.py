@@ -25,7 +25,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         (f"{one_line(tensor.name)} has {_counts_text(tensor.nan, tensor.inf)} before {name} is called", True, None)
         for tensor in values.given
     ]
-    sentences += [(first_sentence(report, first), True, first) for first in values.first]
+    sentences += [(_first_sentence(report, first), True, first) for first in values.first]
     if not sentences:
         operations = counted(values.operations, "operation")
         nothing_found = f"{name}: no NaN and no Inf in {operations}, forward and backward"
@@ -47,8 +47,11 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     return sentences
 
 
-def first_sentence(report: Report, non_finite: NonFinite) -> str:
-    """Return where NaN or Inf begins: "NaN first appears at line 12 (log): 3 of 12 elements; eager has it as well"."""
+def _first_sentence(report: Report, non_finite: NonFinite) -> str:
+    """Return where NaN or Inf begins.
+
+    "NaN first appears at line 12 in f (log), graph A: 3 of 12 elements, float32; eager has it there as well".
+    """
     kind = _KIND_NAMES[non_finite.kind]
     begins = (
         f"{kind} first appears" if non_finite.direction == "forward" else f"In the backward pass, {kind} first appears"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Frame, Report, RunError, Skipped
     from jupyter_graphbreak.views.words.remedies import BreakRemedies
 
-Outcome = Literal["good", "bad", "error", "plain"]
+RunOutcome = Literal["good", "bad", "error", "plain"]
 #: The separators between a piece of advice, its reason and its alternatives.
 _DETAIL_OF_ADVICE = re.compile(r": |; or ")
 #: The usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
@@ -58,7 +58,7 @@ _VARIATION = re.compile(r"(.+?)(?:: .*| changed)", re.DOTALL)
 class RunVerdict(NamedTuple):
     """The verdict on a run: the outcome, and what to do first."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     text: str
 
 
@@ -74,10 +74,8 @@ def verdict(report: Report) -> RunVerdict:
         text += f" Trying was interrupted: {left_to_try} {verb} left to try."
     wrong_functions = [one_line(check.function) for check in report.check or [] if not check.equal]
     if wrong_functions:
-        names = _names_or_count(wrong_functions)
-        return RunVerdict(
-            "error", f"Compiled, {names} {'returns' if len(wrong_functions) == 1 else 'return'} a wrong result. {text}"
-        )
+        verb = "returns" if len(wrong_functions) == 1 else "return"
+        return RunVerdict("error", f"Compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
     return RunVerdict(outcome, text)
 
 
@@ -89,7 +87,7 @@ def why_untried(report: Report, remedies: BreakRemedies) -> str:
     return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
 
 
-def _verdict_on_run(report: Report) -> tuple[Outcome, str]:
+def _verdict_on_run(report: Report) -> tuple[RunOutcome, str]:
     breaks = counted(len(report.breaks), "break")
     if report.status == "interrupted":
         where = _place_suffix(report, report.error.location) if report.error is not None else ""
@@ -130,7 +128,7 @@ def _unrolled_loop_advice(report: Report) -> str:
     )
 
 
-def _verdict_on_recompiles(report: Report) -> tuple[Outcome, str]:
+def _verdict_on_recompiles(report: Report) -> tuple[RunOutcome, str]:
     expected_recompiles = {ident for remedy in report.remedies or [] if remedy.is_right for ident in remedy.recompiles}
     if all(recompile.id in expected_recompiles for recompile in report.recompiles):
         return "good", f"No breaks. {_recompiled_text(report, 'as expected')}."
@@ -143,15 +141,10 @@ def _how_run_ended(report: Report) -> str:
     number = break_numbers(report).get(error.break_ or "") if error is not None else None
     if error is not None and number is not None:
         break_ = ordered_breaks(report)[number - 1]
-        other_count = len(report.breaks) - 1
-        other_breaks = (
-            f" There {'is 1 other break' if other_count == 1 else f'are {other_count} other breaks'}."
-            if other_count
-            else ""
-        )
-        return (
-            f"Break {number} ended the run: {title_of(break_)}{_place_suffix(report, break_.location)}.{other_breaks}"
-        )
+        others = len(report.breaks) - 1
+        other_breaks = f" There {'is' if others == 1 else 'are'} {counted(others, 'other break')}." if others else ""
+        cause = f"{title_of(break_)}{_place_suffix(report, break_.location)}"
+        return f"Break {number} ended the run: {cause}.{other_breaks}"
     error_type = one_line(error.type) if error is not None else "an error"
     breaks_until_then = f"; {counted(len(report.breaks), 'break')} until then" if report.breaks else ""
     suffix = _place_suffix(report, error.location if error is not None else None)
@@ -295,9 +288,8 @@ def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
     total, removed = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
     target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
     if len(chosen) > 1:
-        return (
-            f"{len(chosen)} changes, each tried alone, remove {target if removed == total else f'{removed} of them'}."
-        )
+        removed_breaks = target if removed == total else f"{removed} of them"
+        return f"{len(chosen)} changes, each tried alone, remove {removed_breaks}."
     (remedy,) = chosen
     title = _changes_in_order(remedy.title)
     target = target if removed == total else target_of(report, remedy)
@@ -436,7 +428,7 @@ def _place_suffix(report: Report, location: Location | None) -> str:
 
 
 def figures(report: Report) -> list[str]:
-    """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.1 s", "torch 2.13.0"."""
+    """Return the figures of a run, in parts: "Cell In[3], step: 5 graphs, 55 ops", "cpu", "5.10 s", "torch 2.13.0"."""
     head, counts = ", ".join(filter(None, [run_name(report), compiled_name(report)])), _counts_text(report)
     return [
         f"{head}: {counts}" if counts else head,

@@ -105,12 +105,12 @@ def without_function(location: Location | None) -> Location | None:
 
 
 def is_of_library(report: Report, location: Location | None) -> bool:
-    """Whether a place is in a library's code."""
+    """Return whether a place is in a library's code."""
     return _library_source(report, location) is not None
 
 
 def is_wrapper_of_torch(report: Report, location: Location | None) -> bool:
-    """Whether a place is in a wrapper that torch puts around functions."""
+    """Return whether a place is in a wrapper that torch puts around functions."""
     source = _library_source(report, location)
     return source is not None and (source.path or "").startswith("torch/_dynamo/")
 

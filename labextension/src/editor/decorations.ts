@@ -21,11 +21,11 @@ import {
 } from './descriptions';
 import { type IMark, isOf } from './positions';
 
-/** How many graphs, and breaks, fit in the gutter of one line. */
+/** The number of graphs, and of breaks, that fit in the gutter of one line. */
 const GUTTER_SIGNS = 3;
 
 /** Maximum characters of a graph's id on the page; the style sheet shows fewer. */
-const MOST_OF_ID = 20;
+const MAX_ID_LENGTH = 20;
 
 const BROKEN_EXPRESSION = Decoration.mark({ class: 'jp-GraphBreakMark-cut' });
 
@@ -233,7 +233,7 @@ class GutterSign extends GutterMarker {
     box.title = this._title;
     appendSigns(box, graphs, ({ graph, colour }) => {
       const letter = makeElement('span', `gb-letter gb-c${colour}`);
-      letter.textContent = clip(graph.id, MOST_OF_ID);
+      letter.textContent = clip(graph.id, MAX_ID_LENGTH);
       return letter;
     });
     appendSigns(box, breaks, graphBreak => {

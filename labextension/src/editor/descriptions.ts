@@ -9,15 +9,15 @@ import type { Row } from '../report/types';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** How many breaks of a line, and of the calls on it, are named beside it; more would cover the line. */
-const MOST_BESIDE = 2;
-const MOST_LEADS_TO = 6;
+/** The maximum numbers of breaks of a line, and of the calls on it, that are named beside it; more would cover the line. */
+const MAX_BESIDE = 2;
+const MAX_LEADS_TO = 6;
 
-/** How many breaks and graphs a tooltip names. */
-const MOST_UNDER_POINTER = 10;
+/** The maximum number of breaks, and of graphs, that a tooltip names. */
+const MAX_IN_TOOLTIP = 10;
 
 /** Maximum characters of a heading and of a note beside a line. */
-const MOST_OF_HEADING = 200;
+const MAX_HEADING_LENGTH = 200;
 
 /** A piece of the note beside a line, its class, and what a click on it selects, if anything. */
 export interface INotePart {
@@ -41,7 +41,7 @@ export function noteParts(
   const above = previous?.line;
   const parts: INotePart[] = firstOf(
     line.breaks,
-    MOST_BESIDE,
+    MAX_BESIDE,
     it => noteOf(breakRow(mark, it)) || breakSign(it)
   ).map((text, index) => ({
     text,
@@ -50,7 +50,7 @@ export function noteParts(
     // Beyond the named breaks, it is the first of those that are not.
     id: line.breaks[index]?.break.id ?? ''
   }));
-  firstOf(line.leadsTo, MOST_LEADS_TO, breakSign).forEach((sign, index) =>
+  firstOf(line.leadsTo, MAX_LEADS_TO, breakSign).forEach((sign, index) =>
     parts.push({
       text: index === 0 ? `→ ${sign}` : sign,
       className: 'gb-cut',
@@ -69,7 +69,7 @@ export function noteParts(
     parts.push({ text: noteOf(rowFor(mark, kind, id)), className, kind, id });
   }
   parts.push(
-    ...firstOf(line.notes, MOST_BESIDE, ({ row }) => noteOf(row)).map(
+    ...firstOf(line.notes, MAX_BESIDE, ({ row }) => noteOf(row)).map(
       (text, index) => {
         const note = line.notes[index];
         const [kind, id] = [note?.section ?? '', note?.row.id ?? ''];
@@ -83,10 +83,10 @@ export function noteParts(
 /** Texts for the first parts of a list, and the number of the others. */
 function firstOf<T>(
   parts: readonly T[],
-  most: number,
+  limit: number,
   words: (part: T) => string
 ): string[] {
-  const first = parts.slice(0, most).map(words);
+  const first = parts.slice(0, limit).map(words);
   const more = totalOf(parts) - first.length;
   return more > 0 ? [...first, `+${more}`] : first;
 }
@@ -97,7 +97,7 @@ export function breakSign({ number }: Pick<INumberedBreak, 'number'>): string {
 }
 
 function noteOf(row: Row | undefined): string {
-  return clip(row?.beside ?? '', MOST_OF_HEADING);
+  return clip(row?.beside ?? '', MAX_HEADING_LENGTH);
 }
 
 /** The row for one part of a mark's report. */
@@ -117,22 +117,22 @@ function breakRow(
 }
 
 function heading(row: Row | undefined): string {
-  return row === undefined ? '' : clip(headingOf(row), MOST_OF_HEADING);
+  return row === undefined ? '' : clip(headingOf(row), MAX_HEADING_LENGTH);
 }
 
 /** A description of everything on a line. */
 export function markTitle(mark: IMark, trans: TranslationBundle): string {
   const { line, origin, stale } = mark;
-  const most = MOST_UNDER_POINTER;
+  const limit = MAX_IN_TOOLTIP;
   const { eager } = line;
   const words = [
-    ...firstOf(line.breaks, most, it => breakHeading(mark, it)),
-    ...firstOf(line.leadsTo, most, it => `→ ${breakHeading(mark, it)}`),
-    ...firstOf(line.graphs, most, ({ graph }) =>
+    ...firstOf(line.breaks, limit, it => breakHeading(mark, it)),
+    ...firstOf(line.leadsTo, limit, it => `→ ${breakHeading(mark, it)}`),
+    ...firstOf(line.graphs, limit, ({ graph }) =>
       heading(rowFor(mark, 'graph', graph.id))
     ),
     eager === null ? '' : heading(rowFor(mark, 'skipped', eager.id)),
-    ...firstOf(line.notes, most, ({ row }) => heading(row)),
+    ...firstOf(line.notes, limit, ({ row }) => heading(row)),
     origin.stale
       ? trans.__('%1; run again since, not explained', origin.runName)
       : stale
@@ -142,7 +142,7 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
   return words.filter(text => text !== '').join('\n');
 }
 
-/** The heading of a break: "Break 1: Data-dependent branching (GB0170)". */
+/** The heading of a break: "Break 1: Branch on a tensor's value (GB0170)". */
 export function breakHeading(
   mark: Pick<IMark, 'origin'>,
   numbered: INumberedBreak
@@ -163,7 +163,7 @@ export function editorDescription(
   return trans._n('%1 graph break marked', '%1 graph breaks marked', breaks);
 }
 
-/** What the tooltip says about one part of a line, and the text that the part covers. */
+/** The text of the tooltip about one part of a line, and the range that the part covers. */
 export interface IHint {
   readonly title: string;
   readonly className: string;
@@ -172,7 +172,7 @@ export interface IHint {
   readonly to: number;
 }
 
-/** What the tooltip says about a break of a line. */
+/** The text of the tooltip about a break of a line. */
 export function breakHint(
   mark: IMark,
   graphBreak: IBreakOnLine,
@@ -191,7 +191,7 @@ export function breakHint(
   };
 }
 
-/** What the tooltip says about the note beside a line, except about its own breaks. */
+/** The texts of the tooltip about the note beside a line, except about its own breaks. */
 export function noteHints(mark: IMark, trans: TranslationBundle): IHint[] {
   const { line, to } = mark;
   const { leadsTo, eager, scope, notes } = line;
@@ -243,7 +243,7 @@ export function hintTooltip(
 ): HTMLElement {
   const box = makeElement('div', 'jp-GraphBreakMark-hint gb-colours');
   box.style.setProperty('--gb-space', `${space}px`);
-  const shown = hints.slice(0, MOST_UNDER_POINTER);
+  const shown = hints.slice(0, MAX_IN_TOOLTIP);
   for (const { title, className, paragraphs } of shown) {
     const strong = makeElement('strong', className);
     strong.append(...withCode(title));

@@ -16,8 +16,8 @@ import { isReveal, markAt, markField } from './markstate';
 import { notePlacement } from './noteplacement';
 import { isOf } from './positions';
 
-/** How many breaks of a line are announced when the cursor reaches it. */
-const MOST_ANNOUNCED = 5;
+/** The maximum number of breaks that are announced when the cursor reaches their line. */
+const MAX_ANNOUNCED = 5;
 
 /** The dependencies of the marks of an editor. */
 export interface IMarkOptions {
@@ -194,19 +194,19 @@ function announcementFor(transaction: Transaction): string {
   return mark === undefined
     ? ''
     : mark.line.breaks
-        .slice(0, MOST_ANNOUNCED)
+        .slice(0, MAX_ANNOUNCED)
         .map(graphBreak => breakHeading(mark, graphBreak))
         .join('. ');
 }
 
-/** What a tooltip says, and how many parts there are, with those beyond the limits of the line. */
+/** The texts of a tooltip, and the number of parts, including those beyond the limits of the line. */
 interface IHints {
   readonly hints: readonly IHint[];
   readonly total: number;
 }
 
 /**
- * What to say about a position: its breaks, the innermost first, or all breaks of a stale line.
+ * The texts about a position: its breaks, the innermost first, or all breaks of a stale line.
  *
  * At the end of a line, where its note is, this is everything about the line if no break contains the position.
  */

@@ -29,7 +29,7 @@ import {
 
 /** The current marks of an editor. */
 export interface IMarkState extends IAppearance {
-  /** What reports say about the text, the latest last. */
+  /** The texts of reports about this editor, the latest last. */
   readonly reported: readonly IReportedText[];
   readonly selection: ISelection | null;
   /** The language of the reader. */
@@ -62,7 +62,7 @@ export const isReveal = Annotation.define<boolean>();
 /** Replaces the marks of an editor. */
 export const setMarkState = StateEffect.define<IMarkState>();
 
-/** Says beside which lines there is no room for a note. */
+/** Replaces the set of lines that have no room for a note beside them. */
 export const setBelow = StateEffect.define<ReadonlySet<IReportLine>>();
 
 export const markField = StateField.define<IMarkState>({

@@ -10,12 +10,12 @@ import type { ISelection } from '../notebook/runs';
 import type { IReportLine } from '../report/lines';
 import type { Rows } from '../report/types';
 
-/** What one report says about the text of an editor. */
+/** The text of an editor as one report knows it, and the annotations of its lines. */
 export interface IReportedText {
   /** The text that the report is about, in lines. */
   readonly text: readonly string[];
   readonly lines: readonly IReportLine[];
-  /** What the report says. */
+  /** The rows of the report. */
   readonly rows: Rows;
   /** The position of the report. */
   readonly run: Pick<ISelection, 'cellId' | 'output'>;

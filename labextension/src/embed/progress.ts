@@ -10,8 +10,8 @@ export interface IProgress {
   graphs: number;
   breaks: number;
   elapsed_s: number;
-  /** The time limit of the activity, if it has one; a package of an earlier version sends none. */
-  left_s?: number | null;
+  /** The time left for the activity, if it is limited. */
+  left_s: number | null;
 }
 
 /** Milliseconds between two updates of the line. */
@@ -62,7 +62,7 @@ export class ProgressLine {
   private _draw(): void {
     const elapsed = (performance.now() - this._started) / 1000;
     this._activity.textContent = activityOf(this._progress);
-    const separator = (this._progress?.left_s ?? null) === null ? ' | ' : ', ';
+    const separator = typeof this._progress?.left_s === 'number' ? ', ' : ' | ';
     this._counts.textContent = separator + countsOf(this._progress, elapsed);
   }
 

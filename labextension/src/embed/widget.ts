@@ -8,8 +8,8 @@ import { addBehaviour } from '../view/view';
 
 interface IModel {
   _html: string;
-  /** The report without the results of trials; a package of an earlier version sends none. */
-  _preview?: string;
+  /** The report without the results of trials; empty if there is none yet. */
+  _preview: string;
   _progress: Partial<IProgress>;
 }
 
@@ -21,7 +21,7 @@ interface IAnswer<T> {
 
 type Model = RenderProps<IModel>['model'];
 
-/** How long to wait for the kernel's answer, which comes only when the kernel is idle. */
+/** The time to wait for the kernel's answer, which comes only when the kernel is idle. */
 const PATIENCE_MS = 20_000;
 
 function render({ model, el }: RenderProps<IModel>): () => void {
@@ -54,7 +54,7 @@ function render({ model, el }: RenderProps<IModel>): () => void {
     line ??= new ProgressLine();
     el.replaceChildren(line.element);
     showProgress();
-    const preview = model.get('_preview') ?? '';
+    const preview = model.get('_preview');
     if (preview !== '') {
       // It is only there to be read: the kernel cannot answer yet, and the report will replace it.
       const box = document.createElement('div');

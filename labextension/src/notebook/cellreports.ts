@@ -14,8 +14,8 @@ import {
 import type { NotebookReports } from './notebookreports';
 import type { IRun } from './runs';
 
-/** How many sources of one report are considered for one cell; a cell that ran several times has several. */
-const MOST_SOURCES = 10;
+/** The maximum number of sources of one report for one cell; a cell that ran several times has several. */
+const MAX_SOURCES = 10;
 
 /** A report of one run about one cell. */
 export interface ICellReport {
@@ -119,7 +119,7 @@ function cellReportsOf(
         const match = findCell(report, source.id, carrier, index);
         const cell = match?.cell.model;
         const count = (cell && counts.get(cell)) ?? 0;
-        if (cell === undefined || count >= MOST_SOURCES) {
+        if (cell === undefined || count >= MAX_SOURCES) {
           return [];
         }
         counts.set(cell, count + 1);

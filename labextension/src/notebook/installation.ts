@@ -34,7 +34,7 @@ export async function showInstallation(
   );
   const body = makeElement('div', 'jp-GraphBreakInstallation');
   body.append(text);
-  void findings(kernel).then(printed => {
+  void runDoctor(kernel).then(printed => {
     text.textContent =
       printed || trans.__('The kernel "%1" gave no answer.', kernel.name);
   });
@@ -45,8 +45,8 @@ export async function showInstallation(
   });
 }
 
-/** The output of the command. */
-async function findings(kernel: Kernel.IKernelConnection): Promise<string> {
+/** Run the command in a kernel, and return its output. */
+async function runDoctor(kernel: Kernel.IKernelConnection): Promise<string> {
   const future = kernel.requestExecute({
     code: DOCTOR,
     silent: true,

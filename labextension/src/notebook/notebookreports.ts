@@ -147,7 +147,7 @@ export class NotebookReports {
     );
   }
 
-  /** All runs whose reports are in some notebook, current or not. */
+  /** All runs whose reports are in a notebook, current or not. */
   runsIn(notebook: INotebookModel): IRun[] {
     return this._reader.runsIn(notebook);
   }

@@ -22,7 +22,7 @@ interface IPacked {
   processes?: { gzip: string }[];
 }
 
-/** What an output has in compressed form: the rest of the markup, and the code of long graphs by their ids. */
+/** The compressed content of an output: the rest of the markup, and the code of long graphs by their ids. */
 interface IUnpacked {
   rest: Rest;
   code?: Record<string, string>;

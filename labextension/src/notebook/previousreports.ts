@@ -1,19 +1,13 @@
 /** Keeps the previous report of a cell in view while the cell runs again, until the new report is there. */
 import type { Cell } from '@jupyterlab/cells';
-import type { ISignal } from '@lumino/signaling';
 
 import { makeElement } from '../view/elements';
 import { onReportEvent } from '../view/link';
 import { keepKeys } from '../view/roving';
+import type { IRunSignals } from './reportlinks';
 
-/** How long after the end of a run its report may appear, in milliseconds. */
+/** The time after the end of a run within which its report may appear, in milliseconds. */
 const LATE_MS = 1000;
-
-/** The part of JupyterLab's notebook actions that is needed here. */
-interface IRunSignals {
-  readonly executionScheduled: ISignal<unknown, { cell: Cell }>;
-  readonly executed: ISignal<unknown, { cell: Cell }>;
-}
 
 export class PreviousReports {
   /** @param actions - Emit signals when a cell starts, before its outputs are cleared, and when it ends. */

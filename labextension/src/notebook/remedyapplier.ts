@@ -22,7 +22,7 @@ import type { Report } from '../report/types';
 import {
   type IApplied,
   onReportEvent,
-  type IPlace,
+  type IApplicableRef,
   type IRemedyActions
 } from '../view/link';
 import { CellIndex, cellName, countInName, findCell } from './cells';
@@ -33,8 +33,8 @@ import type { IRun } from './runs';
 const MAGIC = /^\s*%%compile_explain\b/;
 
 /** Limits on the changes that are shown, and therefore applied, at once. */
-const MOST_LINES = 2_000;
-const MOST_CHARACTERS = 200_000;
+const MAX_LINES = 2_000;
+const MAX_CHARACTERS = 200_000;
 
 /** The changes of one cell. */
 interface ICellChanges {
@@ -78,7 +78,7 @@ export interface IRemedyApplierOptions {
   run(panel: NotebookPanel): Promise<void>;
 }
 
-/** What was applied to a notebook. */
+/** A change that was applied to a notebook. */
 interface IAppliedChange {
   readonly panel: NotebookPanel;
   readonly edits: readonly ICellChanges[];
@@ -115,7 +115,7 @@ export class RemedyApplier {
 
   private _actionsOf(root: HTMLElement): IRemedyActions {
     return {
-      apply: places => this._apply(root, places),
+      apply: refs => this._apply(root, refs),
       tryRemedies: async () => {
         const { panel, run } = this._find(root);
         panel.content.activeCellIndex = run.index;
@@ -126,12 +126,12 @@ export class RemedyApplier {
 
   private async _apply(
     root: HTMLElement,
-    places: readonly IPlace[]
+    refs: readonly IApplicableRef[]
   ): Promise<IApplied> {
     const { trans, confirm } = this._options;
     const { panel, run, report } = this._find(root);
     // Compute and show all changes before making any.
-    const plan = this._planOf(report, run, places);
+    const plan = this._planOf(report, run, refs);
     const { edits, code } = plan;
     if (edits.length === 0 && code === '') {
       return {
@@ -265,9 +265,13 @@ export class RemedyApplier {
   }
 
   /** The plan of changes; throws if a part of it is impossible, because then nothing is changed. */
-  private _planOf(report: Report, run: IRun, places: readonly IPlace[]): IPlan {
+  private _planOf(
+    report: Report,
+    run: IRun,
+    refs: readonly IApplicableRef[]
+  ): IPlan {
     const { trans } = this._options;
-    const remedies = places.map(({ list, at }) => {
+    const remedies = refs.map(({ list, at }) => {
       const remedy = applicableAt(report, list, at);
       if (remedy === undefined || totalOf(remedy.edits) > remedy.edits.length) {
         throw new Error(
@@ -296,7 +300,7 @@ export class RemedyApplier {
       code: remedies
         .flatMap((remedy, index) => {
           const code = codeOutside(report, remedy);
-          const { list, at } = places[index]!;
+          const { list, at } = refs[index]!;
           const id =
             list === 'remedies' ? report.remedies?.[at]?.id : undefined;
           return code === null ? [] : [...commentOf(run, id), code];
@@ -378,7 +382,7 @@ export class RemedyApplier {
       lines += 1;
       characters += line.text.length;
     }
-    if (lines > MOST_LINES || characters > MOST_CHARACTERS) {
+    if (lines > MAX_LINES || characters > MAX_CHARACTERS) {
       throw new Error(
         trans.__(
           'Not applied: the change is too long to be shown (%1 lines, %2 characters).',

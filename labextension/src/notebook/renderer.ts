@@ -44,7 +44,7 @@ export function rendererFactory(
   };
 }
 
-/** How long the widget of a kernel may take to appear before the HTML is shown instead, in milliseconds. */
+/** The time that the widget of a kernel may take to appear before the HTML is shown instead, in milliseconds. */
 const PATIENCE_MS = 500;
 
 /** An output with a report, or with those of several processes. */

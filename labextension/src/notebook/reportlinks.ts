@@ -18,16 +18,16 @@ const LETTERS = { break: 'b', graph: 'g', skipped: 'k', scope: 'c' } as const;
 /** The margin around a report that is scrolled into view, in pixels. */
 const MARGIN = 8;
 
-/** How long after the end of a run its report may appear, in milliseconds. */
+/** The time after the end of a run within which its report may appear, in milliseconds. */
 const LATE_MS = 2000;
 
-/** How often the position is checked again. */
+/** The maximum number of times that the position is checked again. */
 const PASSES = 4;
 
 type LinkedKind = keyof typeof LETTERS;
 
-/** The part of JupyterLab's notebook actions that is needed here. */
-interface IRunSignals {
+/** The signals of JupyterLab's notebook actions at the start and at the end of a cell's run. */
+export interface IRunSignals {
   readonly executionScheduled: ISignal<unknown, { cell: Cell }>;
   readonly executed: ISignal<unknown, { cell: Cell }>;
 }
@@ -163,7 +163,7 @@ function showBreaks(root: HTMLElement, passes = PASSES): void {
 }
 
 /**
- * How far to scroll to show the breaks of a report without hiding its top.
+ * The distance to scroll to show the breaks of a report without hiding its top.
  *
  * If the end of the cell is out of sight, the reader has scrolled elsewhere, and nothing moves.
  */

@@ -3,6 +3,7 @@ import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { INotebookModel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { isObject } from '../report/conform';
 import { carriesReport, type Reading, readOutput } from '../report/reader';
 import type { Report, Rows } from '../report/types';
 import {
@@ -25,7 +26,7 @@ export interface IRun {
   /** The index of the output in the cell, because a cell may explain several calls. */
   readonly output: number;
   readonly executionCount: number | null;
-  /** What was compiled, or else the line of code that identifies the cell for the reader. */
+  /** The name of the compiled code, or else the line of code that identifies the cell for the reader. */
   readonly title: string;
   /** Whether the cell, or a cell with a function that it runs, was edited after this run. */
   readonly edited: boolean;
@@ -88,7 +89,7 @@ export class RunReader {
     for (let output = 0; output < cell.outputs.length; output += 1) {
       // The model's own `data` returns a deep copy on each access.
       const { data } = cell.outputs.get(output).toJSON();
-      const reading = isBundle(data) ? this._read(data) : null;
+      const reading = isObject(data) ? this._read(data) : null;
       if (reading === null) {
         continue;
       }
@@ -230,8 +231,4 @@ function titleOf(code: string): string {
     .filter(line => line !== '');
   const first = lines.find(line => !/^([%#@]|import |from )/.test(line));
   return (first ?? lines[0] ?? '').slice(0, 120);
-}
-
-function isBundle(data: unknown): data is Record<string, unknown> {
-  return typeof data === 'object' && data !== null && !Array.isArray(data);
 }

@@ -4,7 +4,7 @@ import type { ISignal } from '@lumino/signaling';
 
 import type { NotebookReports } from '../notebook/notebookreports';
 
-/** How long after the end of a run its report may appear, and how often that is checked, in milliseconds. */
+/** The time after the end of a run within which its report may appear, and the time between two checks, in milliseconds. */
 const LATE_MS = 2000;
 const STEP_MS = 100;
 

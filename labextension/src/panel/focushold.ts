@@ -1,7 +1,7 @@
 /** Keeps the focus where the reader has just moved it while a notebook is being opened. */
 import type { NotebookPanel } from '@jupyterlab/notebook';
 
-/** How long after a notebook is ready it may still take the focus, in milliseconds. */
+/** The time after a notebook is ready within which it may still take the focus, in milliseconds. */
 const LATE_MS = 1000;
 
 /**

@@ -15,7 +15,7 @@ import { sectionOf } from '../report/rows';
 import { afterPaint, onReportEvent } from '../view/link';
 import { PointerMoves } from '../view/pointer';
 import { holdFocus } from './focushold';
-import type { BreakNavigator } from './guide';
+import type { BreakNavigator } from './breaknavigator';
 import { PanelModel } from './panelmodel';
 import { type IPanelActions, PanelView } from './panelview';
 import type { IRow } from './rows';

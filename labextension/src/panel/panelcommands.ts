@@ -6,7 +6,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import { graphBreakIcon } from '../notebook/icon';
 import type { NotebookReports } from '../notebook/notebookreports';
 import type { IRun } from '../notebook/runs';
-import type { BreakNavigator } from './guide';
+import type { BreakNavigator } from './breaknavigator';
 import type { GraphBreakPanel } from './panel';
 
 export namespace PanelCommandIDs {

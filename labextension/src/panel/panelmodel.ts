@@ -6,7 +6,7 @@ import { type IRun, isSameSelection, type ISelection } from '../notebook/runs';
 import { type IRow, type IRowOptions, makeRows } from './rows';
 import { keysOf, type Sort } from './tree';
 
-/** How many rows are on the page initially, and how many each button press adds. */
+/** The number of rows that are on the page initially, and that each button press adds. */
 export const PAGE_SIZE = 500;
 
 /** The state of the panel, which is immutable. */
@@ -20,11 +20,11 @@ export interface IPanelState extends IRowOptions {
   readonly selection: ISelection | null;
   /** The row with the focus, or the row that Tab focuses. */
   readonly activeKey: string;
-  /** How many rows are on the page, apart from those up to the active one. */
+  /** The number of rows on the page; there are more if the active row comes later. */
   readonly limit: number;
   /** A message instead of the filter's result. */
   readonly message: string;
-  /** What the running cell is doing; empty if none is running. */
+  /** The activity of the running cell; empty if none is running. */
   readonly progress: string;
 }
 
@@ -182,7 +182,7 @@ export class PanelModel {
   private _rowInputs: readonly unknown[] = [];
 }
 
-/** How many rows are on the page, always including the active one. */
+/** The number of rows on the page, which always includes the active one. */
 export function rowLimit(
   { limit, activeKey }: IPanelState,
   rows: readonly IRow[]

@@ -43,7 +43,7 @@ export interface INode {
   readonly children: (() => readonly INode[]) | null;
 }
 
-/** How many runs are open initially. */
+/** If there are more runs than this, none is open initially. */
 const OPEN_RUNS = 10;
 
 /** The keys of the nodes around a selection, with its own node last. */
@@ -211,7 +211,11 @@ class TreeBuilder {
       run,
       isOpenAtFirst: false,
       content: makeContent({
-        ...{ name, sign, label, details, selection },
+        name,
+        sign,
+        label,
+        details,
+        selection,
         isCode: row.is_code,
         look: colour === null ? look : `${look} ${look}${colour}`,
         more: [form === 'groups' ? row.group : '', ...more].join('\n').trim()

@@ -18,12 +18,12 @@ interface ISchema {
   default?: unknown;
 }
 
-/** How many entries are read of each top-level list, such as the breaks. */
-export const MOST_PARTS = 5_000;
+/** The maximum number of entries of each top-level list, such as the breaks. */
+export const MAX_PARTS = 5_000;
 
-/** How many entries are read of a nested list, such as the operations of a graph, and of all nested lists. */
-const MOST_WITHIN_PART = 20_000;
-const MOST_WITHIN = 400_000;
+/** The maximum numbers of entries of one nested list, such as the operations of a graph, and of all nested lists. */
+const MAX_NESTED = 20_000;
+const MAX_ALL_NESTED = 400_000;
 
 /** Lists whose parts are referred to by id, so duplicate ids are dropped. Others are referred to by index. */
 const KNOWN_BY_ID = new Set(
@@ -39,7 +39,7 @@ const KNOWN_BY_ID = new Set(
   ].map(name => `#/$defs/${name}`)
 );
 
-/** How many entries of nested lists may still be read. */
+/** The number of entries of nested lists that may still be read. */
 interface IBudget {
   left: number;
 }
@@ -76,13 +76,13 @@ export class ConformError extends Error {
  * @throws ConformError if the data do not conform.
  */
 export function conform(data: unknown): Report {
-  const budget = { left: MOST_WITHIN };
+  const budget = { left: MAX_ALL_NESTED };
   return conformTo(withFirstBreaks(data), schema, budget, true) as Report;
 }
 
 /** The same for the rows of a report. */
 export function conformRows(data: unknown): Rows {
-  const budget = { left: MOST_WITHIN };
+  const budget = { left: MAX_ALL_NESTED };
   return conformTo(data, { $ref: '#/$defs/Rows' }, budget, true) as Rows;
 }
 
@@ -107,10 +107,8 @@ function conformTo(
     throw new ConformError('');
   }
   if (Array.isArray(data) && type.items !== undefined) {
-    const most = isReport
-      ? MOST_PARTS
-      : Math.min(MOST_WITHIN_PART, budget.left);
-    return conformItems(data, type.items, budget, most);
+    const limit = isReport ? MAX_PARTS : Math.min(MAX_NESTED, budget.left);
+    return conformItems(data, type.items, budget, limit);
   }
   if (isObject(data) && type.properties !== undefined) {
     return conformFields(data, type.properties, budget, isReport);
@@ -122,14 +120,14 @@ function conformItems(
   data: unknown[],
   type: ISchema,
   budget: IBudget,
-  most: number
+  limit: number
 ): unknown[] {
   const isKnownById = KNOWN_BY_ID.has(type.$ref ?? '');
   const ids = new Set<string>();
   const items: unknown[] = [];
   let index = 0;
   try {
-    for (; index < data.length && items.length < most; index += 1) {
+    for (; index < data.length && items.length < limit; index += 1) {
       budget.left -= 1;
       const item = conformTo(data[index], type, budget);
       if (isKnownById) {
@@ -190,10 +188,10 @@ function withFirstBreaks(data: unknown): unknown {
     return data;
   }
   const { breaks, order } = data;
-  if (breaks.length <= MOST_PARTS || !Array.isArray(order)) {
+  if (breaks.length <= MAX_PARTS || !Array.isArray(order)) {
     return data;
   }
-  const first = new Set<unknown>(order.slice(0, MOST_PARTS));
+  const first = new Set<unknown>(order.slice(0, MAX_PARTS));
   const isFirst = (graphBreak: unknown): boolean =>
     isObject(graphBreak) && first.has(graphBreak.id);
   const others = breaks.filter(graphBreak => !isFirst(graphBreak));
@@ -224,6 +222,7 @@ function hasType(data: unknown, type: ISchema): boolean {
   }
 }
 
-function isObject(data: unknown): data is Record<string, unknown> {
+/** Whether data are a JSON object. */
+export function isObject(data: unknown): data is Record<string, unknown> {
   return typeof data === 'object' && data !== null && !Array.isArray(data);
 }

@@ -140,7 +140,7 @@ export interface IDiffLine {
   readonly text: string;
 }
 
-/** How many lines of context are shown around a change. */
+/** The number of unchanged lines that are shown around a change. */
 const AROUND = 2;
 
 /**

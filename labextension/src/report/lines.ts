@@ -14,11 +14,11 @@ import type {
   Source
 } from './types';
 
-/** How many graphs and breaks a line keeps; `totalOf` returns their original number. */
-const MOST_ON_LINE = 50;
+/** The maximum number of graphs, and of breaks, of a line; `totalOf` returns their original number. */
+const MAX_ON_LINE = 50;
 
-/** How many lines of a source all breaks, scopes and functions may span in total. */
-const MOST_SPANNED = 100_000;
+/** The maximum number of lines of a source that all breaks, scopes and functions may span in total. */
+const MAX_SPANNED_LINES = 100_000;
 
 /** A break and its number in all views. */
 export interface INumberedBreak {
@@ -138,7 +138,7 @@ function noParts(): ISourceParts {
 /** Group the parts of a report by source, in one pass. */
 function partsBySource(report: Report): Map<string, ISourceParts> {
   const bySource = new Map<string, ISourceParts>();
-  const of = (source: string): ISourceParts => {
+  const partsOf = (source: string): ISourceParts => {
     const parts = bySource.get(source) ?? noParts();
     bySource.set(source, parts);
     return parts;
@@ -150,14 +150,14 @@ function partsBySource(report: Report): Map<string, ISourceParts> {
     // `lines` lacks lines of libraries, but operations have locations in them.
     graph.ops.forEach(({ location }) => lines.addLocation(location));
     lines.forEach((source, numbers) =>
-      of(source).graphs.push({ graph, colour, lines: numbers })
+      partsOf(source).graphs.push({ graph, colour, lines: numbers })
     );
   });
   orderedBreaks(report).forEach((graphBreak, index) => {
     const numbered = { break: graphBreak, number: index + 1 };
     const { location, stack, occurrences } = graphBreak;
     if (location !== null) {
-      of(location.source).breaks.push(numbered);
+      partsOf(location.source).breaks.push(numbered);
     }
     const lines = new LinesBySource();
     stack.forEach(call => lines.addLocation(call));
@@ -165,14 +165,14 @@ function partsBySource(report: Report): Map<string, ISourceParts> {
       stack.forEach(call => lines.addLocation(call))
     );
     lines.forEach((source, numbers) =>
-      of(source).calls.push({ ...numbered, lines: numbers })
+      partsOf(source).calls.push({ ...numbered, lines: numbers })
     );
   });
   for (const scope of report.scopes) {
-    of(scope.location?.source ?? '').scopes.push(scope);
+    partsOf(scope.location?.source ?? '').scopes.push(scope);
   }
   for (const skipped of report.skipped) {
-    of(skipped.location?.source ?? '').skipped.push(skipped);
+    partsOf(skipped.location?.source ?? '').skipped.push(skipped);
   }
   return bySource;
 }
@@ -225,7 +225,7 @@ class LineDrafts {
     return numbers;
   }
 
-  /** How many lines come before a line. */
+  /** The number of lines before a line. */
   private _countBefore(line: number): number {
     let [low, high] = [0, this._numbers.length];
     while (low < high) {
@@ -260,14 +260,14 @@ class LineDrafts {
 
   private readonly _numbers: readonly number[];
   private readonly _drafts = new Map<number, ILineDraft>();
-  /** How many more lines may be spanned. */
-  private _left = MOST_SPANNED;
+  /** The number of further lines that may be spanned. */
+  private _left = MAX_SPANNED_LINES;
 }
 
 function addGraphs({ graphs }: ISourceParts, drafts: LineDrafts): void {
   for (const { graph, colour, lines } of graphs) {
     for (const line of lines) {
-      pushUpTo(drafts.at(line).graphs, MOST_ON_LINE, () => ({ graph, colour }));
+      pushUpTo(drafts.at(line).graphs, MAX_ON_LINE, () => ({ graph, colour }));
     }
   }
 }
@@ -280,7 +280,7 @@ function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
     ownLines.set(numbered.number, own);
     for (const line of own) {
       const text = drafts.texts.get(line) ?? '';
-      pushUpTo(drafts.at(line).breaks, MOST_ON_LINE, () => {
+      pushUpTo(drafts.at(line).breaks, MAX_ON_LINE, () => {
         const [start, end] = columnsOn(line, text, location);
         return { ...numbered, start, end };
       });
@@ -290,7 +290,7 @@ function addBreaks({ breaks, calls }: ISourceParts, drafts: LineDrafts): void {
     const own = ownLines.get(numbered.number);
     for (const line of lines) {
       if (!own?.has(line)) {
-        pushUpTo(drafts.at(line).leadsTo, MOST_ON_LINE, () => numbered);
+        pushUpTo(drafts.at(line).leadsTo, MAX_ON_LINE, () => numbered);
       }
     }
   }
@@ -334,7 +334,7 @@ function addNotes(
         spot?.source === source &&
         drafts.texts.has(spot.line)
       ) {
-        pushUpTo(drafts.at(spot.line).notes, MOST_ON_LINE, () => ({
+        pushUpTo(drafts.at(spot.line).notes, MAX_ON_LINE, () => ({
           section,
           row
         }));

@@ -16,8 +16,8 @@ export function indexOf(
   let index = INDEXES.get(parts);
   if (index === undefined) {
     index = new Map();
-    for (let place = parts.length - 1; place >= 0; place -= 1) {
-      index.set(parts[place]!.id, place);
+    for (let position = parts.length - 1; position >= 0; position -= 1) {
+      index.set(parts[position]!.id, position);
     }
     INDEXES.set(parts, index);
   }
@@ -33,16 +33,17 @@ export function withId<T extends IIdentified>(
 }
 
 /**
- * The breaks in reading order, the first to fix first, which is also the order of their numbers. An older report has
- * them in the order in which they occurred.
+ * The breaks in reading order, the first to fix first, which is also the order of their numbers. Those without a place
+ * in the report's `order` come last.
  */
 export function orderedBreaks(report: Report): readonly Break[] {
   let ordered = ORDERED.get(report);
   if (ordered === undefined) {
-    const places = new Map(report.order.map((id, place) => [id, place]));
-    const placeOf = ({ id }: Break): number => places.get(id) ?? places.size;
+    const positions = new Map(report.order.map((id, index) => [id, index]));
+    const positionOf = ({ id }: Break): number =>
+      positions.get(id) ?? positions.size;
     ordered = [...report.breaks].sort(
-      (one, other) => placeOf(one) - placeOf(other)
+      (one, other) => positionOf(one) - positionOf(other)
     );
     ORDERED.set(report, ordered);
   }
@@ -66,8 +67,8 @@ export function setTotal(list: readonly unknown[], total: number): void {
 }
 
 /** Add to a list that keeps only its first entries and counts the rest. */
-export function pushUpTo<T>(list: T[], most: number, make: () => T): void {
-  if (list.length < most) {
+export function pushUpTo<T>(list: T[], limit: number, make: () => T): void {
+  if (list.length < limit) {
     list.push(make());
   } else {
     TOTALS.set(list, totalOf(list) + 1);

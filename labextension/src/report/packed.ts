@@ -1,12 +1,12 @@
 /** Compressed data in a page or an output. */
 
 /** The maximum number of unpacked bytes, to limit decompression bombs. */
-export const MOST_BYTES = 2 ** 28;
+export const MAX_BYTES = 2 ** 28;
 
 /** Unpack JSON that was compressed with gzip and encoded as base64. */
 export async function unpack<T>(
   base64: string,
-  mostBytes = MOST_BYTES
+  maxBytes = MAX_BYTES
 ): Promise<T> {
   const bytes = Uint8Array.from(atob(base64.trim()), char => char.charCodeAt(0)); // prettier-ignore
   const reader = new Blob([bytes])
@@ -21,7 +21,7 @@ export async function unpack<T>(
       break;
     }
     size += value.byteLength;
-    if (size > mostBytes) {
+    if (size > maxBytes) {
       await reader.cancel();
       throw new Error('the rest of this report is too large to be shown');
     }

@@ -44,7 +44,7 @@ export function readOutput(
     : { problem: versionProblem(version, trans) };
 }
 
-/** Read the data of our MIME type. Fields that older versions lacked get their defaults. */
+/** Read the data of our MIME type. Missing fields get their defaults. */
 export function readReport(data: unknown, trans: TranslationBundle): Reading {
   const version = versionOf(data);
   if (version !== null && !/^1(\.|$)/.test(version)) {

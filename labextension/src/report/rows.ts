@@ -1,22 +1,22 @@
 /**
  * The rows of a report, which come with it. No other module words parts of a report.
  *
- * A notebook from an older version has no rows; then the parts of its report are listed in their own words.
+ * A report from a different program may have no rows; then its parts are listed in PyTorch's words.
  */
 import { graphColour } from './colours';
-import { conformRows, ConformError, MOST_PARTS } from './conform';
+import { conformRows, ConformError, MAX_PARTS } from './conform';
 import { orderedBreaks, totalOf } from './lookup';
 import { clip } from './shown';
 import type { Location, Report, Row, Rows, Section, Spot } from './types';
 
 /** Maximum characters of a sign, of a label or a detail, and of a paragraph. */
-const MOST_OF_SIGN = 20;
-const MOST_OF_LABEL = 1_000;
-const MOST_OF_PARAGRAPH = 2_000;
+const MAX_SIGN_LENGTH = 20;
+const MAX_LABEL_LENGTH = 1_000;
+const MAX_PARAGRAPH_LENGTH = 2_000;
 
 /** The maximum numbers of details and paragraphs of a row, and of sections. */
-const MOST_TEXTS = 40;
-const MOST_SECTIONS = 100;
+const MAX_TEXTS = 40;
+const MAX_SECTIONS = 100;
 
 /** A valid style name. */
 const LOOK = /^[a-z]{1,20}$/;
@@ -63,7 +63,7 @@ export function rowOf(
 
 const INDEXES = new WeakMap<Rows, Map<string, Map<string, Row>>>();
 
-/** A row in one line: "Break 1: Data-dependent branching (GB0170)". */
+/** A row in one line: "Break 1: Branch on a tensor's value (GB0170)". */
 export function headingOf({ name, label, group }: Row): string {
   return [name === '' ? label : name, group]
     .filter(words => words !== '')
@@ -194,13 +194,13 @@ function bounded({ status, about, sections, ...rows }: Rows): Rows {
   return {
     ...rows,
     status: clipAll(status),
-    title: oneLine(clip(rows.title, MOST_OF_LABEL)),
-    about: about.slice(0, MOST_TEXTS).map(boundedRow),
-    sections: sections.slice(0, MOST_SECTIONS).map(section => ({
+    title: oneLine(clip(rows.title, MAX_LABEL_LENGTH)),
+    about: about.slice(0, MAX_TEXTS).map(boundedRow),
+    sections: sections.slice(0, MAX_SECTIONS).map(section => ({
       ...section,
-      title: clip(section.title, MOST_OF_LABEL),
+      title: clip(section.title, MAX_LABEL_LENGTH),
       details: clipAll(section.details),
-      rows: section.rows.slice(0, MOST_PARTS).map(boundedRow)
+      rows: section.rows.slice(0, MAX_PARTS).map(boundedRow)
     }))
   };
 }
@@ -210,19 +210,19 @@ function boundedRow(row: Row): Row {
   return {
     ...row,
     look: LOOK.test(look) ? look : 'note',
-    name: clip(row.name, MOST_OF_LABEL),
-    sign: clip(row.sign, MOST_OF_SIGN),
-    label: oneLine(clip(row.label, MOST_OF_LABEL)),
+    name: clip(row.name, MAX_LABEL_LENGTH),
+    sign: clip(row.sign, MAX_SIGN_LENGTH),
+    label: oneLine(clip(row.label, MAX_LABEL_LENGTH)),
     details: clipAll(row.details),
     more: row.more
-      .slice(0, MOST_TEXTS)
-      .map(words => clip(words, MOST_OF_PARAGRAPH)),
-    group: clip(row.group, MOST_OF_LABEL),
-    beside: clip(row.beside, MOST_OF_LABEL),
+      .slice(0, MAX_TEXTS)
+      .map(words => clip(words, MAX_PARAGRAPH_LENGTH)),
+    group: clip(row.group, MAX_LABEL_LENGTH),
+    beside: clip(row.beside, MAX_LABEL_LENGTH),
     colour: colour === null ? null : graphColour(Math.abs(colour))
   };
 }
 
 function clipAll(texts: readonly string[]): string[] {
-  return texts.slice(0, MOST_TEXTS).map(words => clip(words, MOST_OF_LABEL));
+  return texts.slice(0, MAX_TEXTS).map(words => clip(words, MAX_LABEL_LENGTH));
 }

@@ -1,8 +1,8 @@
 /** Makes text of a report safe to show: of limited length, without characters that hide or reorder text. */
 
 /** Truncate a text with an ellipsis. */
-export function clip(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most)}…` : text;
+export function clip(text: string, limit: number): string {
+  return text.length > limit ? `${text.slice(0, limit)}…` : text;
 }
 
 /** Characters that are invisible, look like a blank, or reorder other characters. */

@@ -152,7 +152,7 @@ export interface Setting {
   chain: string[];
 }
 /**
- * A piece of advice about a break; ``origin`` says whether it comes from PyTorch or from this package.
+ * A piece of advice about a break; ``origin`` is its author: PyTorch or this package.
  */
 export interface Advice {
   text: string;

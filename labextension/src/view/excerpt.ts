@@ -1,7 +1,7 @@
 /** Lines of a folded source, shown in the card of a break. */
 import { makeElement } from './elements';
 
-/** How many lines of context are shown around a break. */
+/** The number of lines that are shown before and after the line of a break. */
 const AROUND = 2;
 
 /** Whether the report shows the source of a line; editors show those of cells. */

@@ -6,7 +6,7 @@
  */
 import type { Rest } from './list';
 
-/** How many animation frames a report waits until it is on the page. */
+/** The maximum number of animation frames that a report waits until it is on the page. */
 const MAX_FRAMES = 600;
 
 /** The time that a frame may take after its scripts, in milliseconds. */
@@ -40,12 +40,12 @@ export interface IRemedyActions {
    *
    * @returns The result; rejected with the reason if nothing was applied.
    */
-  apply(places: readonly IPlace[]): Promise<IApplied>;
+  apply(refs: readonly IApplicableRef[]): Promise<IApplied>;
   /** Run the cell again and try remedies. */
   tryRemedies(): Promise<void>;
 }
 
-/** What was applied, and what can be done next. */
+/** The result of applying remedies, and the possible next steps. */
 export interface IApplied {
   readonly message: string;
   /** Revert it; rejected with the reason if that is not possible. */
@@ -54,8 +54,8 @@ export interface IApplied {
   runAgain?(): Promise<void>;
 }
 
-/** The position of something applicable in a report. */
-export interface IPlace {
+/** A remedy, or a call with a statement that compiles it, by its list and index in a report. */
+export interface IApplicableRef {
   readonly list: 'remedies' | 'compiled';
   readonly at: number;
 }
@@ -93,7 +93,7 @@ export interface IVisit {
 
 /** A run shows its progress. */
 export interface IRunning {
-  /** What it is doing; empty at its end. */
+  /** The current activity in words; empty at the end of the run. */
   readonly activity: string;
 }
 

@@ -4,7 +4,7 @@ import { reasonOf } from './elements';
 /** The markup of items that a report leaves out, by list name. */
 export type Rest = Readonly<Record<string, readonly string[]>>;
 
-/** How many items a "show more" button adds. */
+/** The number of items that a "show more" button adds. */
 const PAGE = 50;
 
 interface IItem {
@@ -229,7 +229,7 @@ export namespace List {
     shown?(): void;
     /** Text of an item that is not in its markup; null as long as it is not loaded. */
     further?(index: number): string | null;
-    /** How many items to add at once. */
+    /** The number of items to add at once. */
     page?: number;
   }
 }

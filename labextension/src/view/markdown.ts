@@ -1,7 +1,7 @@
 /** The card of a break as Markdown, with the lines around the break, for an issue or a chat. */
 import { ownLineOf } from './elements';
 
-/** How many source lines of context are included. */
+/** The number of source lines that are included before and after the line of the break. */
 const AROUND = 5;
 
 /** Words with Markdown syntax or mentions, which are shown as code. */

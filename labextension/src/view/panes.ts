@@ -3,7 +3,7 @@ import { makeElement, secureLinks } from './elements';
 import { List, plainText, type Rest } from './list';
 import { indexAfter, type Step } from './roving';
 
-/** How many operations, or chunks of source lines, a button adds. */
+/** The number of operations, or of chunks of source lines, that a button adds. */
 const LARGE_PAGE = 500;
 
 /** Turns the foldable panes of the markup into tabs, and its lists into {@link List}s. */

@@ -1,6 +1,6 @@
 /** Buttons in the cards of a report: apply a remedy, copy it, copy the whole card. */
 import { isInView, makeElement, reasonOf } from './elements';
-import type { IPlace, IRemedyActions } from './link';
+import type { IApplicableRef, IRemedyActions } from './link';
 import { cardAsMarkdown } from './markdown';
 import {
   type IResult,
@@ -69,12 +69,12 @@ export class RemedyButtons {
     );
     if (together !== null && this._actions !== null) {
       const chosen = (together.dataset.remedies ?? '').match(/\d+/g) ?? [];
-      const places = chosen.map(at => ({
+      const refs = chosen.map(at => ({
         list: 'remedies' as const,
         at: Number(at)
       }));
       const button = namedButton('Apply', 'Compatible remedies', () =>
-        this._apply(places, button)
+        this._apply(refs, button)
       );
       together.append(row(button));
     }
@@ -95,7 +95,7 @@ export class RemedyButtons {
 
   private _addTo(remedy: HTMLElement): void {
     const { apply, copy, compiled, comment } = remedy.dataset;
-    const place: IPlace =
+    const ref: IApplicableRef =
       compiled === undefined
         ? { list: 'remedies', at: Number(remedy.dataset.remedy) }
         : { list: 'compiled', at: Number(compiled) };
@@ -104,7 +104,7 @@ export class RemedyButtons {
     if (this._actions !== null && (apply === 'edit' || apply === 'cell')) {
       const label = apply === 'edit' ? 'Apply' : 'Insert as cell';
       const button = namedButton(label, title, () =>
-        this._apply([place], button)
+        this._apply([ref], button)
       );
       buttons.push(button);
     }
@@ -119,7 +119,7 @@ export class RemedyButtons {
     }
     if (copy === 'patch' || copy === 'code') {
       const button = namedButton(`Copy ${copy}`, title, () =>
-        this._copy(place, copy, comment ?? '', button)
+        this._copy(ref, copy, comment ?? '', button)
       );
       buttons.push(button);
     }
@@ -129,11 +129,11 @@ export class RemedyButtons {
   }
 
   private _apply(
-    places: readonly IPlace[],
+    refs: readonly IApplicableRef[],
     button?: HTMLElement
   ): Promise<void> {
     return this._do(async () => {
-      const { message, undo, runAgain } = await this._actions!.apply(places);
+      const { message, undo, runAgain } = await this._actions!.apply(refs);
       return {
         message,
         undo: undo && { label: 'Undo', act: () => this._do(undo) },
@@ -146,7 +146,7 @@ export class RemedyButtons {
   }
 
   private _copy(
-    { list, at }: IPlace,
+    { list, at }: IApplicableRef,
     what: 'patch' | 'code',
     comment: string,
     button: HTMLElement

@@ -34,7 +34,7 @@ export interface INextStep {
   act(): Promise<void>;
 }
 
-/** What an action has done. */
+/** The result of an action. */
 export interface IResult {
   readonly message: string;
   /** Reverts the action, if that is possible. */
@@ -174,7 +174,7 @@ export class Toolbar {
   private _undo: INextStep | null = null;
   private readonly _status = makeElement('span', 'gb-said');
   private readonly _main = makeElement('span', 'gb-main-action');
-  /** What the reader can do after the announced action. */
+  /** The buttons for the steps that are possible after the announced action. */
   private readonly _steps = makeElement('span', 'gb-steps');
   private readonly _menu = makeElement('div', 'gb-menu');
 }

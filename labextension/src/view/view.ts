@@ -27,7 +27,7 @@ import {
   suppressShortcuts
 } from './roving';
 import { type ISelectOptions, Selection } from './selection';
-import { addMeasureButtons } from './strip';
+import { addMeasureButtons } from './timebars';
 import { Toolbar } from './toolbar';
 
 /**

@@ -9,7 +9,8 @@ const PROGRESS = {
   frames: 3,
   graphs: 1,
   breaks: 0,
-  elapsed_s: 12
+  elapsed_s: 12,
+  left_s: null
 };
 
 test('the line shows the compiled function, the counts and the time', () => {

@@ -10,7 +10,7 @@ import type { IMark } from '../../src/editor/positions';
 import { dataOf, dataOfProcess } from '../../src/notebook/outputdata';
 import type { IRun } from '../../src/notebook/runs';
 import { makeRows } from '../../src/panel/rows';
-import { MOST_PARTS } from '../../src/report/conform';
+import { MAX_PARTS } from '../../src/report/conform';
 import {
   changesFor,
   codeOutside,
@@ -134,7 +134,7 @@ function show(data: unknown): void {
       },
       trans
     ); // prettier-ignore
-    assert(tree.length <= 2 + sections.length + 100 * MOST_PARTS);
+    assert(tree.length <= 2 + sections.length + 100 * MAX_PARTS);
     for (const { name, label, more, sign, look, details } of tree) {
       const texts: unknown[] = [name, label, more, sign, look, ...details];
       // React shows strings as text, whatever they contain.

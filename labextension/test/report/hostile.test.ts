@@ -6,7 +6,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 
 import type { IRun } from '../../src/notebook/runs';
 import { makeRows } from '../../src/panel/rows';
-import { MOST_PARTS } from '../../src/report/conform';
+import { MAX_PARTS } from '../../src/report/conform';
 import { reportLines, textByLine } from '../../src/report/lines';
 import { orderedBreaks, totalOf, withId } from '../../src/report/lookup';
 import { unpack } from '../../src/report/packed';
@@ -62,9 +62,9 @@ function rowsOf(
 test('only the beginning of a very long list is read, and its length is kept', () => {
   const order = Array.from({ length: 20_000 }, (_, at) => `b${19_999 - at}`);
   const report = read({ ...REPORT, breaks: breaksOf(20_000), order });
-  assert.equal(report.breaks.length, MOST_PARTS);
+  assert.equal(report.breaks.length, MAX_PARTS);
   const [breaks] = readRows({}, report).sections;
-  assert.equal(breaks!.rows.length, MOST_PARTS);
+  assert.equal(breaks!.rows.length, MAX_PARTS);
   assert.equal(breaks!.total, 20_000);
   // The markup has the same numbers.
   assert.deepEqual(
@@ -72,7 +72,7 @@ test('only the beginning of a very long list is read, and its length is kept', (
     ['b19999', 'b19998', 'b19997']
   ); // prettier-ignore
   const rows = rowsOf(report);
-  assert(rows.length < 2 * MOST_PARTS);
+  assert(rows.length < 2 * MAX_PARTS);
 });
 
 test('nested lists share one limit', () => {
@@ -96,11 +96,11 @@ test('only the first part with an id is read', () => {
 });
 
 test('finding parts and indexes reads each list once', () => {
-  const sources = Array.from({ length: MOST_PARTS }, (_, at) => ({
+  const sources = Array.from({ length: MAX_PARTS }, (_, at) => ({
     ...REPORT.sources[0]!,
     id: `s${at}`
   }));
-  const breaks = breaksOf(MOST_PARTS).map((graphBreak, at) => ({
+  const breaks = breaksOf(MAX_PARTS).map((graphBreak, at) => ({
     ...graphBreak,
     location: { ...graphBreak.location!, source: `s${at}` }
   }));
@@ -122,7 +122,7 @@ test('finding parts and indexes reads each list once', () => {
   }
   rowsOf(report);
   rowsOf(report, 'score');
-  assert(looks < 40 * MOST_PARTS, String(looks));
+  assert(looks < 40 * MAX_PARTS, String(looks));
 });
 
 test('thousands of breaks on thousands of lines are counted, and few are kept', () => {

@@ -63,24 +63,24 @@ def test_the_lines_of_a_file_keep_their_gaps() -> None:
 def test_a_break_outside_the_known_lines_still_shows_its_code() -> None:
     broken = Break("b", None, "t", Location("lib", 332, 333, code="keys = {\n  1}"), "skipped")
     made = listing(report(breaks=[broken]), Source("lib", "lib.py", "library"))
-    assert made == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, last=False),))]
+    assert made == [Line(332, "keys = {", breaks=(BreakMark("b", 1, 0, 8, is_last=False),))]
 
 
 def test_a_break_over_two_lines_marks_its_part_of_each() -> None:
     broken = Break("b", None, "branch", at(5, 6, column=7, end_column=15), "resumed")
     made = lines(report(breaks=[broken]))
-    assert made[5].breaks == (BreakMark("b", 1, 7, 15, last=False),)
-    assert made[6].breaks == (BreakMark("b", 1, 12, 15, last=True),)
+    assert made[5].breaks == (BreakMark("b", 1, 7, 15, is_last=False),)
+    assert made[6].breaks == (BreakMark("b", 1, 12, 15, is_last=True),)
 
 
 def test_columns_outside_the_line_are_clamped() -> None:
     broken = Break("b", None, "branch", at(4, column=90, end_column=95), "resumed")
-    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 13, 13, last=True),)
+    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 13, 13, is_last=True),)
 
 
 def test_without_columns_the_line_is_marked_after_its_indentation() -> None:
     broken = Break("b", None, "branch", at(4), "resumed")
-    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 4, 13, last=True),)
+    assert lines(report(breaks=[broken]))[4].breaks == (BreakMark("b", 1, 4, 13, is_last=True),)
 
 
 def test_graphs_of_a_line_are_in_the_order_of_the_report() -> None:

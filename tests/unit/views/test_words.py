@@ -157,8 +157,8 @@ def test_a_place_in_a_library_has_a_qualified_name() -> None:
 def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
     report = model()
     break_ = report.breaks[0]
-    assert aftermath_here(report, break_, report.resumes, report.skipped) == "runs eagerly"
-    assert aftermath_here(report, break_, report.resumes, []) == (
+    assert aftermath_here(report, break_) == "runs eagerly"
+    assert aftermath_here(report, replace(break_, skipped=[])) == (
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (B)"
     )
     assert aftermath(report, break_)[0] == (
@@ -166,7 +166,7 @@ def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
         "output_capturing.py:944 in wrapper (ran eagerly)"
     )
     own = two_breaks()
-    assert aftermath_here(own, own.breaks[0], own.resumes, own.skipped) == "resumes at 15 (B)"
+    assert aftermath_here(own, own.breaks[0]) == "resumes at 15 (B)"
 
 
 def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> None:

@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.cost.timing import (
     undisturbed,
     waited_us,
 )
-from jupyter_graphbreak.report.cost import Spread, overlap
+from jupyter_graphbreak.report.cost import Spread, may_be_equal
 
 
 def noted(log: list[str], name: str) -> Callable[[], CallTime]:
@@ -113,7 +113,7 @@ def test_processor_time_is_given_if_measured() -> None:
 @pytest.mark.parametrize(("median", "runs", "same"), [(110.0, 10, True), (110.0, 1000, False), (101.0, 10_000, True)])
 def test_medians_of_many_runs_are_distinguished(median: float, runs: int, *, same: bool) -> None:
     one, other = Spread(100.0, 90.0, 130.0, runs), Spread(median, 90.0, 130.0, runs)
-    assert overlap(one, other) is overlap(other, one) is same
+    assert may_be_equal(one, other) is may_be_equal(other, one) is same
     assert gain_us(other, one) == (None if same else median - 100.0)
     assert gain_us(one, other) is None
 

@@ -1,7 +1,7 @@
 /** The bars of a call's time. */
 import { makeElement } from './elements';
 
-/** Switch the width of bars between time and number of operations. */
+/** Add buttons that switch the width of bars between time and number of operations. */
 export function addMeasureButtons(root: HTMLElement): void {
   for (const times of root.querySelectorAll<HTMLElement>('.gb-times')) {
     const button = makeElement('button', 'gb-measure');

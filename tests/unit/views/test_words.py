@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.report.cost import Check, NumericsTrial
 from jupyter_graphbreak.report.job import Job, Process
-from jupyter_graphbreak.report.location import FunctionName, Location, Source
+from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL, Remedy
 from jupyter_graphbreak.report.schema import (
     Break,
@@ -19,6 +19,7 @@ from jupyter_graphbreak.report.schema import (
     Device,
     Frame,
     Graph,
+    GraphLine,
     GuardFailure,
     Occurrence,
     Recompile,
@@ -375,6 +376,21 @@ def test_the_text_shows_the_lines_of_the_listed_breaks_alone_if_many_have_one_ca
     assert len(text.split("\n")) < 50
     assert "/5 " in text
     assert "/6 " not in text
+
+
+@pytest.mark.parametrize(("guard_line", "shown"), [(70, {68, 72}), (None, {58, 100})], ids=["recompile", "graph"])
+def test_a_long_cell_without_breaks_is_shown_where_something_happened(guard_line: int | None, shown: set[int]) -> None:
+    lines = [f"line_{number}" for number in range(1, 121)]
+    cell = Source("s1", "Cell In[1]", "cell", segments=[Segment(1, "\n".join(lines))])
+    graph = replace(no_breaks().graphs[0], ops=[], lines=[GraphLine("s1", 60, 1)])
+    made = Recompile("0/1", "0/0", "f", Location("s1", 55, 55, function="f"), [])
+    if guard_line is not None:
+        made = replace(made, reasons=[GuardFailure("k == 2", Location("s1", guard_line, guard_line))])
+    report = replace(no_breaks(), sources=[cell], graphs=[graph], recompiles=[made] if guard_line is not None else [])
+    text = render_text(report)
+    listed = {int(number) for number in re.findall(r"\bline_(\d+)$", text, re.MULTILINE)}
+    assert shown <= listed
+    assert 1 not in listed
 
 
 def test_the_text_counts_nothing_that_is_zero() -> None:

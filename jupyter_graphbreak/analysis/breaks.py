@@ -87,7 +87,7 @@ class SameLineBreaks:
         """Return the number of breaks of an event's kind that precede a frame on the line of the event."""
         name, _, _ = frame.code
         entry = _entry_of_frame(frame, event)
-        if entry is None or event.message.inlined or entry.line != resumed_at(name) or entry.line is None:
+        if entry is None or event.message.is_inlined or entry.line != resumed_at(name) or entry.line is None:
             return 0
         if self._is_reached_again(entry.filename, entry.line, _is_branch(event)):
             return 0
@@ -103,7 +103,7 @@ class SameLineBreaks:
         preceding: Counter[str] = Counter()
         if entry.line == resumed_at(name):
             preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
-        if not event.message.inlined:
+        if not event.message.is_inlined:
             preceding[_cause_name(event)] += 1
         self._origins.setdefault((plain_function(name), filename, entry.line), []).append(
             _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
@@ -244,8 +244,8 @@ class BreakTable:
             stack = self._shown_stack(event)
             name, filename, line = frame.code
             if event.conditions.stack:
-                branches = message.cause.gb_type == _BRANCHING
-                location = self._sources.place(self._innermost_entry(event.conditions), branches=branches)
+                is_branch = message.cause.gb_type == _BRANCHING
+                location = self._sources.place(self._innermost_entry(event.conditions), is_branch=is_branch)
             elif message.file is not None:
                 function = message.stack[-1].function if message.stack else name
                 location = self._sources.location(message.file, message.line, function)

@@ -67,7 +67,7 @@ def _frame_outcome(frame: FrameLedger, graphs: list[str]) -> Literal["compiled",
         return "compiled"
     if frame.skip_frame is not None:
         return "skipped"
-    if frame.metrics_lost:
+    if frame.are_metrics_lost:
         return "empty"
     if graphs or frame.metrics.get("fail_type") or not frame.metrics:
         return "error"  # or the user interrupted it

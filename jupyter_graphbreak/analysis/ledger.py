@@ -85,7 +85,7 @@ class FrameLedger:
     graphs: list[CapturedGraph] = field(default_factory=list)
     resumes: list[additions.ResumeCreated] = field(default_factory=list)
     metrics: dict[str, Any] = field(default_factory=dict)
-    metrics_lost: bool = False  # for all frames of the run
+    are_metrics_lost: bool = False  # for all frames of the run
     backward_s: float = 0.0
     resumed_at: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
@@ -117,7 +117,7 @@ class FrameLedger:
     @property
     def is_compiled(self) -> bool:
         """Whether compiled code resulted; the metric ``has_guarded_code`` is also true for skipped frames."""
-        if self.metrics_lost:
+        if self.are_metrics_lost:
             return self.given_up is None and bool(self.graphs or self.resumes)
         return self.metrics.get("graph_op_count") is not None
 
@@ -498,7 +498,7 @@ def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
     ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
     if any(frame.graphs or frame.resumes for frame in ended_well):
         for frame in frames:
-            frame.metrics_lost = True
+            frame.are_metrics_lost = True
 
 
 def _disagreements(ledger: Ledger) -> list[Diagnostic]:
@@ -515,7 +515,7 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:
         sentences.append(f"Dynamo began {compilations} compilations, but none could be read.")
-    if any(frame.metrics_lost for frame in ledger.started_frames):
+    if any(frame.are_metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
     return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]
 

@@ -345,7 +345,7 @@ class Sources:
         function: str | None = None,
         columns: tuple[int | None, int | None, int | None] = (None, None, None),
         *,
-        branches: bool = False,
+        is_branch: bool = False,
     ) -> Location | None:
         """Return the place of a frame, with the user's names and line numbers.
 
@@ -357,7 +357,7 @@ class Sources:
             The name of the code object.
         columns : tuple
             First and last column in UTF-8 bytes and last line, if known: the fields of ``dis.Positions``.
-        branches : bool
+        is_branch : bool
             Whether there is a branch: then the place is the whole test, even if it has several operands.
         """
         if line is None:
@@ -369,7 +369,7 @@ class Sources:
             return Location(source, line, line, function=name)
         source_line = line + text.line_offset
         expression = self._expression_at(text, source_line, columns)
-        if expression is not None and branches:
+        if expression is not None and is_branch:
             tests = (whole_test(tree, expression) for tree in self._trees_of(text))
             expression = next(filter(None, tests), expression)
         numbers = range(expression.line, expression.end_line + 1) if expression is not None else ()
@@ -403,14 +403,14 @@ class Sources:
         matching = [filename for filename in self._texts if filename.endswith(path)]
         return matching[0] if len(matching) == 1 else None
 
-    def place(self, entry: StackEntry, *, branches: bool = False) -> Location | None:
+    def place(self, entry: StackEntry, *, is_branch: bool = False) -> Location | None:
         """Return the place of a stack entry."""
-        return self.location(entry.filename, entry.line, entry.function, entry.columns, branches=branches)
+        return self.location(entry.filename, entry.line, entry.function, entry.columns, is_branch=is_branch)
 
-    def is_reached_again(self, filename: str, line: int, branches: bool) -> bool:  # noqa: FBT001 - passed as a callable
+    def is_reached_again(self, filename: str, line: int, is_branch: bool) -> bool:  # noqa: FBT001 - passed as a callable
         """Return whether a function may come back to a place on a line without a loop around the line.
 
-        The head of a ``with`` or ``while`` statement is such a place. With ``branches``, so is a test of several
+        The head of a ``with`` or ``while`` statement is such a place. If ``is_branch`` is true, so is a test of several
         operands, because the whole test counts as one place. If the text is unknown, the answer is yes.
         """
         text = self._texts.get(filename)
@@ -419,7 +419,7 @@ class Sources:
         if text is None or code is None:
             return True
         trees = self._trees_of(text)
-        if branches and any(is_in_long_test(tree, source_line) for tree in trees):
+        if is_branch and any(is_in_long_test(tree, source_line) for tree in trees):
             return True
         return _WITH_OR_WHILE_HEAD.match(code) is not None or any(is_in_head(tree, source_line) for tree in trees)
 

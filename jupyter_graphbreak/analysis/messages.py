@@ -80,7 +80,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
         The stack in the message, outermost entry first.
     operation : str or None
         The bytecode instruction of the frame that Dynamo was tracing.
-    inlined : bool
+    is_inlined : bool
         Whether the break is in a function that the frame calls.
     """
 
@@ -91,7 +91,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     line: int | None = None
     stack: list[StackEntry] = []
     operation: str | None = None
-    inlined: bool = False
+    is_inlined: bool = False
 
 
 def parse_break(text: str, exception: str | None = None, packages: PackagePaths = _NO_FOLDERS) -> BreakMessage:
@@ -121,7 +121,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
         line=place[1],
         stack=stack,
         operation=operation[1] if operation is not None else None,
-        inlined=_INLINING in text,
+        is_inlined=_INLINING in text,
     )
 
 

@@ -38,18 +38,14 @@ Content = Literal[
     "note", "held source",
 ]  # fmt: skip
 
-_FIGURES: dict[str, str] = {
-    "Timing": "wall_s compile_s capture_s cache_hits cache_misses cache_bypasses",
-    "Summary": "frames graphs ops breaks events resumes skipped recompiles errors",
-    "Spread": "median_us low_us high_us runs processor_us",
-    "DeviceWork": "launches graph_launches synchronizations peak_bytes",
-    "MemoryCost": "eager_peak_bytes compiled_peak_bytes eager_saved_bytes compiled_saved_bytes",
-    "Coverage": "compiled_ops eager_ops time_share",
-    "BreakCost": "graphs compile_s eager",
-    "UnseenInputs": "inputs compilations",
-    "NonFiniteCounts": "by nan inf gradient_nan gradient_inf",
-}
-_OTHERS: dict[str, dict[Content, str]] = {
+_FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
+    "Timing": {"kept": "wall_s compile_s capture_s cache_hits cache_misses cache_bypasses"},
+    "Summary": {"kept": "frames graphs ops breaks events resumes skipped recompiles errors"},
+    "Spread": {"kept": "median_us low_us high_us runs processor_us"},
+    "DeviceWork": {"kept": "launches graph_launches synchronizations peak_bytes"},
+    "Coverage": {"kept": "compiled_ops eager_ops time_share"},
+    "BreakCost": {"kept": "graphs compile_s eager"},
+    "UnseenInputs": {"kept": "inputs compilations"},
     "Report": {
         "kept": "status",
         "parts": "device error timing summary sources frames graphs breaks resumes skipped scopes recompiles "
@@ -166,7 +162,10 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "BlockDifference": {"kept": "compilation", "guard": "guard", "parts": "location"},
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
-    "MemoryCost": {"parts": "lines growth changes"},
+    "MemoryCost": {
+        "kept": "eager_peak_bytes compiled_peak_bytes eager_saved_bytes compiled_saved_bytes",
+        "parts": "lines growth changes",
+    },
     "MemoryChange": {"memory change": "change", "kept": "peak_bytes saved_bytes equal time_ratio"},
     "MemoryGrowth": {
         "kept": "calls compiled_bytes eager_bytes without_backward_bytes",
@@ -205,7 +204,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
         "dtype": "dtype",
     },
     "NonFiniteInput": {"input name": "name", "kept": "nan inf"},
-    "NonFiniteCounts": {"exception": "raised"},
+    "NonFiniteCounts": {"kept": "by nan inf gradient_nan gradient_inf", "exception": "raised"},
     "LineValues": {"parts": "location forward backward", "op": "op", "id": "graph", "kept": "executions"},
     "ValueRange": {
         "shape": "shape",
@@ -243,13 +242,10 @@ _OTHERS: dict[str, dict[Content, str]] = {
 
 #: The content of each field, by its class and its attribute.
 CONTENTS: dict[tuple[str, str], Content] = {
-    **{(kind, field): "kept" for kind, fields in _FIGURES.items() for field in fields.split()},
-    **{
-        (kind, field): content
-        for kind, contents in _OTHERS.items()
-        for content, fields in contents.items()
-        for field in fields.split()
-    },
+    (kind, field): content
+    for kind, contents in _FIELDS_BY_CLASS.items()
+    for content, fields in contents.items()
+    for field in fields.split()
 }
 
 

@@ -21,11 +21,23 @@ from markupsafe import Markup
 from jupyter_graphbreak.views.html.environment import environment, live_style_sheet, style_sheet
 from jupyter_graphbreak.views.html.view import LINES_AT_ONCE, View
 from jupyter_graphbreak.views.text import render_text
-from jupyter_graphbreak.views.words import changes as words
-from jupyter_graphbreak.views.words import cost, remedies, reproducers
+from jupyter_graphbreak.views.words import (
+    aftermath,
+    changes,
+    cost,
+    groups,
+    guidance,
+    paths,
+    permission,
+    reason,
+    recompilation,
+    remedies,
+    reproducers,
+    verdict,
+    where,
+)
 from jupyter_graphbreak.views.words.bounds import bounded
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_of, details, legend
-from jupyter_graphbreak.views.words.verdict import run_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,6 +115,22 @@ def render_frontends_html(frontends: Frontends) -> str:
 
 
 _FOLDER = Path(__file__).parent
+#: The modules that the templates of a report call.
+_WORDS = {
+    "aftermath_words": aftermath,
+    "change_words": changes,
+    "cost_words": cost,
+    "group_words": groups,
+    "guidance_words": guidance,
+    "path_words": paths,
+    "permission_words": permission,
+    "place_words": where,
+    "reason_words": reason,
+    "recompile_words": recompilation,
+    "remedy_words": remedies,
+    "script_words": reproducers,
+    "verdict_words": verdict,
+}
 #: A page contains a report longer than this in compressed form, not as readable JSON.
 _MAX_PLAIN_LENGTH = 1_000_000
 #: The level of compression; the highest level takes three times as long and saves only a tenth of the size.
@@ -126,10 +154,10 @@ def _with_plain_quotes(markup: str) -> str:
     return _ESCAPED_QUOTES.sub(lambda text: text[0].replace("&#39;", "'").replace("&#34;", '"'), markup)
 
 
-def render_changes_html(changes: Changes) -> str:
+def render_changes_html(run_changes: Changes) -> str:
     """Return the changes between two runs as a snippet with its own style sheet."""
-    macros: Any = environment().get_template("changes.html.j2").make_module({"words": words})
-    return str(macros.alone(bounded(changes), style_sheet()))
+    macros: Any = environment().get_template("changes.html.j2").make_module({"change_words": changes})
+    return str(macros.alone(bounded(run_changes), style_sheet()))
 
 
 def render_rest(report: Report, name: str | None = None) -> dict[str, list[str]]:
@@ -185,7 +213,7 @@ def render_with_data(report: Report) -> str:
 def render_page(report: Report) -> str:
     """Return the complete report as a standalone page with search and keyboard navigation."""
     view = View(report)
-    return page_of(_render_with_data(view, _report_macros(view)), f"compile_explain: {run_name(report)}")
+    return page_of(_render_with_data(view, _report_macros(view)), f"compile_explain: {verdict.run_name(report)}")
 
 
 def page_of(markup: str, title: str) -> str:
@@ -233,10 +261,4 @@ def page_script() -> str:
 
 def _report_macros(view: View) -> Any:
     # The macros of a template are attributes of its module, which has no static type.
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .make_module(
-            {"v": view, "words": words, "remedy_words": remedies, "cost_words": cost, "script_words": reproducers}
-        )
-    )
+    return environment().get_template("report.html.j2").make_module({"v": view} | _WORDS)

@@ -19,30 +19,22 @@ from jupyter_graphbreak.views.html.references import Links, References
 from jupyter_graphbreak.views.html.source_lines import SourceListing, list_sources, scope_class
 from jupyter_graphbreak.views.rows.sections import about, measurements
 from jupyter_graphbreak.views.words import lookup, remedies
-from jupyter_graphbreak.views.words.aftermath import frame_absence, has_run, nearest_first
+from jupyter_graphbreak.views.words.aftermath import has_run, nearest_first
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.groups import (
     Group,
     best_remedy,
     break_groups,
-    cost_of_all,
-    numbers_of,
-    text_of_several_causes,
 )
-from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decision_place, ordered_paths, path_effect, path_results
-from jupyter_graphbreak.views.words.permission import permission, scope_label, scope_name, stricter_setting_sentences
+from jupyter_graphbreak.views.words.paths import ordered_paths
 from jupyter_graphbreak.views.words.plain_text import counted, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
-    Recompilation,
     listed_recompilations,
-    recompile_remedies,
-    shows_advice,
 )
-from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict, why_untried
-from jupyter_graphbreak.views.words.where import StackNode, brief_code, is_of_library, stack_tree
+from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict
+from jupyter_graphbreak.views.words.where import StackNode, stack_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -138,18 +130,7 @@ class View:
     """The data that the template reads from a report."""
 
     limits = MarkupLimits()
-    scope_label = staticmethod(scope_label)
-    decision_place = staticmethod(decision_place)
-    path_results = staticmethod(path_results)
-    path_effect = staticmethod(path_effect)
-    scope_name = staticmethod(scope_name)
     scope_class = staticmethod(scope_class)
-    frame_absence = staticmethod(frame_absence)
-    brief_code = staticmethod(brief_code)
-    cost_of = staticmethod(cost_of)
-    cost_of_all = staticmethod(cost_of_all)
-    text_of_several_causes = staticmethod(text_of_several_causes)
-    title_of = staticmethod(title_of)
     tensor_text = staticmethod(tensor_text)
 
     def __init__(self, report: Report) -> None:
@@ -261,10 +242,6 @@ class View:
         lines = self._known_lines
         return Links(self.report, self.prefix, self.refs, lambda place: (place.source, place.line) in lines)
 
-    def is_library(self, place: Location) -> bool:
-        """Return whether a place is in a library."""
-        return is_of_library(self.report, place)
-
     @staticmethod
     def chunks_left(listing: SourceListing) -> int:
         """Return how many chunks of lines of a source are beyond the limit."""
@@ -300,18 +277,10 @@ class View:
         skipped = lookup.skipped_by(self.report, break_)
         return next((function.way_out for function in skipped if function.way_out), "")
 
-    def permission(self, break_: Break) -> str:
-        """Return whether the break was allowed, and by which setting."""
-        return permission(self.report, break_)
-
     @staticmethod
     def frames_of(break_: Break) -> list[str]:
         """Return the ids of the frames that report a break."""
         return list(dict.fromkeys(event.frame for event in break_.occurrences if event.frame is not None))
-
-    def advice_of(self, break_: Break) -> list[Advice]:
-        """Return the advice about a break, the best first."""
-        return guidance(self.report, break_)
 
     def fix(self, break_: Break) -> Remedy | None:
         """Return the best remedy that works, unless it is shown at another break."""
@@ -340,22 +309,6 @@ class View:
         """Describe the outcome of the changes that do not work."""
         break_remedies = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
-
-    def why_untried(self, trials: remedies.BreakRemedies) -> str:
-        """Return why no change was tried for a break; empty if one was tried, or if the report says why elsewhere."""
-        return why_untried(self.report, trials)
-
-    def recompile_trials(self, recompilation: Recompilation) -> remedies.BreakRemedies | None:
-        """Return the remedies for the recompiles of a function; ``None`` without trials."""
-        return recompile_remedies(self.report, recompilation)
-
-    def shows_advice(self, recompilation: Recompilation) -> bool:
-        """Return whether the general advice about the guards of a recompiled function applies."""
-        return shows_advice(self.report, recompilation)
-
-    def numbers_of(self, breaks: list[Break]) -> str:
-        """Return the numbers of breaks: "1 to 7 and 9"."""
-        return numbers_of(self.report, breaks)
 
     def ranges_of(self, items: Iterable[Break | Group]) -> str:
         """Return the numbers of breaks for the front end, in the order of a list: "1 3-7 9"."""
@@ -462,11 +415,6 @@ class View:
         while depth < _MAX_SCOPE_DEPTH and (parent := scopes.get(scope.parent or "")) is not None:
             scope, depth = parent, depth + 1
         return depth
-
-    @property
-    def stricter_setting_sentences(self) -> list[list[str | int]]:
-        """Sentences about stricter settings, in parts: text, and numbers of breaks."""
-        return stricter_setting_sentences(self.report)
 
 
 def _split_minor(groups: list[Group]) -> tuple[list[Group], list[Break]]:

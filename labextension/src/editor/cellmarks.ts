@@ -128,7 +128,7 @@ function reportedText({
   run,
   report,
   source,
-  stale
+  isStale
 }: ICellReport): IReportedText {
   const rows = run.rows!;
   let lines = LINES.get(source);
@@ -143,7 +143,7 @@ function reportedText({
   const { cellId, output, executionCount } = run;
   const runName =
     executionCount === null ? source.name : cellName(executionCount);
-  return { ...lines, rows, run: { cellId, output }, runName, stale };
+  return { ...lines, rows, run: { cellId, output }, runName, isStale };
 }
 
 function areSame(
@@ -156,7 +156,7 @@ function areSame(
       const other = others[index]!;
       return (
         cellReport.source === other.source &&
-        cellReport.stale === other.stale &&
+        cellReport.isStale === other.isStale &&
         cellReport.run.cellId === other.run.cellId &&
         cellReport.run.output === other.run.output
       );

@@ -52,18 +52,18 @@ export function appearanceOf(
   const decorations: Range<Decoration>[] = [];
   const signs: Range<GutterMarker>[] = [];
   marks.forEach((mark, index) => {
-    const { line, from, to, stale } = mark;
+    const { line, from, to, isStale } = mark;
     const isSelected = selection !== null && isOnMark(selection, mark);
     decorations.push(
       Decoration.line({ class: lineClass(mark, isSelected) }).range(from)
     );
-    for (const [start, end] of stale ? [] : brokenRanges(line, to - from)) {
+    for (const [start, end] of isStale ? [] : brokenRanges(line, to - from)) {
       decorations.push(BROKEN_EXPRESSION.range(from + start, from + end));
     }
     const parts = noteParts(mark, marks[index - 1]);
     if (parts.length > 0) {
       const block = below.has(line);
-      const widget = new LineNote(parts, stale, block);
+      const widget = new LineNote(parts, isStale, block);
       decorations.push(Decoration.widget({ widget, side: 1, block }).range(to));
     }
     if (
@@ -71,7 +71,7 @@ export function appearanceOf(
       line.breaks.length > 0 ||
       line.scope !== null
     ) {
-      const sign = new GutterSign(line, stale, markTitle(mark, trans));
+      const sign = new GutterSign(line, isStale, markTitle(mark, trans));
       signs.push(sign.range(from));
     }
   });
@@ -127,7 +127,7 @@ export function isOnMark(
   }
 }
 
-function lineClass({ line, stale }: IMark, isSelected: boolean): string {
+function lineClass({ line, isStale }: IMark, isSelected: boolean): string {
   const classes = ['jp-GraphBreakMark'];
   if (line.breaks.length > 0) {
     classes.push('jp-mod-broken');
@@ -139,7 +139,7 @@ function lineClass({ line, stale }: IMark, isSelected: boolean): string {
   if (line.scope !== null) {
     classes.push(line.scope.value ? 'jp-mod-forbidden' : 'jp-mod-allowed');
   }
-  if (stale) {
+  if (isStale) {
     classes.push('jp-mod-stale');
   }
   if (isSelected) {
@@ -152,7 +152,7 @@ function lineClass({ line, stale }: IMark, isSelected: boolean): string {
 class LineNote extends WidgetType {
   constructor(
     private readonly _parts: readonly INotePart[],
-    private readonly _stale: boolean,
+    private readonly _isStale: boolean,
     private readonly _isBelow: boolean
   ) {
     super();
@@ -160,7 +160,7 @@ class LineNote extends WidgetType {
 
   override eq(other: LineNote): boolean {
     return (
-      this._stale === other._stale &&
+      this._isStale === other._isStale &&
       this._isBelow === other._isBelow &&
       this._parts.length === other._parts.length &&
       this._parts.every(({ text, className, kind, id }, index) => {
@@ -183,7 +183,7 @@ class LineNote extends WidgetType {
   override toDOM(): HTMLElement {
     const note = makeElement('span', 'jp-GraphBreakMark-note');
     note.classList.toggle('jp-mod-below', this._isBelow);
-    note.classList.toggle('jp-mod-stale', this._stale);
+    note.classList.toggle('jp-mod-stale', this._isStale);
     for (const { text, className, kind, id } of this._parts) {
       const part = makeElement('span', className);
       part.textContent = text;
@@ -208,7 +208,7 @@ function scopeClass({ scope }: IReportLine): string {
 class GutterSign extends GutterMarker {
   constructor(
     private readonly _line: IReportLine,
-    private readonly _stale: boolean,
+    private readonly _isStale: boolean,
     private readonly _title: string
   ) {
     super();
@@ -221,7 +221,7 @@ class GutterSign extends GutterMarker {
   override eq(other: GutterSign): boolean {
     return (
       this._line === other._line &&
-      this._stale === other._stale &&
+      this._isStale === other._isStale &&
       this._title === other._title
     );
   }
@@ -229,7 +229,7 @@ class GutterSign extends GutterMarker {
   override toDOM(): HTMLElement {
     const { graphs, breaks } = this._line;
     const box = makeElement('span', 'jp-GraphBreakMark-sign');
-    box.classList.toggle('jp-mod-stale', this._stale);
+    box.classList.toggle('jp-mod-stale', this._isStale);
     box.title = this._title;
     appendSigns(box, graphs, ({ graph, colour }) => {
       const letter = makeElement('span', `gb-letter gb-c${colour}`);

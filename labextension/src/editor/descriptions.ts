@@ -122,7 +122,7 @@ function heading(row: Row | undefined): string {
 
 /** A description of everything on a line. */
 export function markTitle(mark: IMark, trans: TranslationBundle): string {
-  const { line, origin, stale } = mark;
+  const { line, origin, isStale } = mark;
   const limit = MAX_IN_TOOLTIP;
   const { eager } = line;
   const words = [
@@ -133,9 +133,9 @@ export function markTitle(mark: IMark, trans: TranslationBundle): string {
     ),
     eager === null ? '' : heading(rowFor(mark, 'skipped', eager.id)),
     ...firstOf(line.notes, limit, ({ row }) => heading(row)),
-    origin.stale
+    origin.isStale
       ? trans.__('%1; run again since, not explained', origin.runName)
-      : stale
+      : isStale
         ? trans.__('%1; changed since', origin.runName)
         : origin.runName
   ];
@@ -178,16 +178,16 @@ export function breakHint(
   graphBreak: IBreakOnLine,
   trans: TranslationBundle
 ): IHint {
-  const { from, to, stale } = mark;
+  const { from, to, isStale } = mark;
   return {
     title: breakHeading(mark, graphBreak),
     className: 'gb-cut',
     paragraphs: [
       ...(breakRow(mark, graphBreak)?.more ?? []),
-      ...(stale ? [trans.__('The line has changed since.')] : [])
+      ...(isStale ? [trans.__('The line has changed since.')] : [])
     ],
-    from: stale ? from : from + graphBreak.start,
-    to: stale ? to : from + graphBreak.end
+    from: isStale ? from : from + graphBreak.start,
+    to: isStale ? to : from + graphBreak.end
   };
 }
 

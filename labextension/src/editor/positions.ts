@@ -22,7 +22,7 @@ export interface IReportedText {
   /** The display name of the run. */
   readonly runName: string;
   /** Whether the code was run again since, without being explained. */
-  readonly stale: boolean;
+  readonly isStale: boolean;
 }
 
 /** A line of a report at its position in an editor; stale if its text differs from the report. */
@@ -31,7 +31,7 @@ export interface IMark {
   readonly origin: IReportedText;
   readonly from: number;
   readonly to: number;
-  readonly stale: boolean;
+  readonly isStale: boolean;
 }
 
 /**
@@ -53,8 +53,8 @@ export function placeMarks(
       const number = lineAfter(line.number);
       if (number !== null && 0 < number && number <= doc.lines) {
         const { from, to, text } = doc.line(number);
-        const stale = origin.stale || text !== line.text;
-        marks.set(number, { line, origin, from, to, stale });
+        const isStale = origin.isStale || text !== line.text;
+        marks.set(number, { line, origin, from, to, isStale });
       }
     }
   }
@@ -99,11 +99,11 @@ export function moveMarks(
       return [];
     }
     const { from, to, text } = newDoc.lineAt(position);
-    const stale = mark.origin.stale || text !== mark.line.text;
+    const isStale = mark.origin.isStale || text !== mark.line.text;
     // Decorations at the beginning of a line do not move with the text, and go with the line break before them.
     const decorated = changes.mapPos(mark.from, -1, MapMode.TrackBefore);
-    areUnchanged &&= stale === mark.stale && from === decorated;
-    return [{ ...mark, from, to, stale }];
+    areUnchanged &&= isStale === mark.isStale && from === decorated;
+    return [{ ...mark, from, to, isStale }];
   });
   return { marks: moved, areUnchanged };
 }

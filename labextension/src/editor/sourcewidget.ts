@@ -78,7 +78,7 @@ export class SourceWidget extends MainAreaWidget<CodeEditorWrapper> {
       rows: run.rows!,
       run: { cellId, output },
       runName: nameOf(executionCount, options.trans),
-      stale: false
+      isStale: false
     };
     const { reports } = options;
     showMarks(this._view, [reported], reports.selection, options);

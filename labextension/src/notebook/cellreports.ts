@@ -25,7 +25,7 @@ export interface ICellReport {
   /** The source in the report that is the cell. */
   readonly source: Source;
   /** Whether the cell was run again since, without being explained. */
-  readonly stale: boolean;
+  readonly isStale: boolean;
 }
 
 /** Called with all code cells of a notebook and the reports about them. */
@@ -88,7 +88,7 @@ export class CellReportsFollower {
           run.cell.executionState === 'running')
     );
     this._cellReports = [
-      ...lost.map(cellReport => ({ ...cellReport, stale: true })),
+      ...lost.map(cellReport => ({ ...cellReport, isStale: true })),
       ...current
     ];
     this._listener(cells, this._cellReports);
@@ -138,12 +138,12 @@ function cellReportsOf(
         run,
         report,
         // A cell keeps its own report until it is run again.
-        stale: areCountsValid && hasOtherCount(match)
+        isStale: areCountsValid && hasOtherCount(match)
       }));
     })
     .sort(
       (one, other) =>
-        Number(other.stale) - Number(one.stale) ||
+        Number(other.isStale) - Number(one.isStale) ||
         (one.run.executionCount ?? 0) - (other.run.executionCount ?? 0)
     );
 }

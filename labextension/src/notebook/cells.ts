@@ -11,7 +11,7 @@ export interface ICell {
 /** The cell of a source; stale if its text differs from the report. */
 export interface ICellMatch<T> {
   readonly cell: T;
-  readonly stale: boolean;
+  readonly isStale: boolean;
 }
 
 /** An index of the code cells of a notebook by their identifying properties. */
@@ -82,19 +82,19 @@ export function findCell<T extends ICell>(
   }
   const text = source.segments[0]?.text.trimEnd() ?? '';
   if (carrier.sharedModel.getSource().trimEnd() === text) {
-    return { cell: carrier, stale: false };
+    return { cell: carrier, isStale: false };
   }
   const count = countInName(source.name);
   const exact = cells.withText(text, count);
   if (exact !== undefined) {
-    return { cell: exact, stale: false };
+    return { cell: exact, isStale: false };
   }
   // The report belongs to its own cell, even if the notebook has lost its counts.
   const isCarrier =
     (count !== null && carrier.executionCount === count) ||
     cellSources(report).length === 1;
   const edited = isCarrier ? carrier : cells.withCount(count);
-  return edited === undefined ? null : { cell: edited, stale: true };
+  return edited === undefined ? null : { cell: edited, isStale: true };
 }
 
 /** A snapshot of a cell. */

@@ -6,10 +6,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import {
   type Applicable,
   applicableAt,
+  applyEdits,
   changesFor,
   codeOutside,
   diffOf,
-  edited,
   editsBySource,
   type IDiffLine,
   type ILineChange,
@@ -341,7 +341,7 @@ export class RemedyApplier {
       const original = source.segments[0]?.text ?? '';
       const before = cell.sharedModel.getSource();
       try {
-        if (before.trimEnd() !== edited(original, edits).trimEnd()) {
+        if (before.trimEnd() !== applyEdits(original, edits).trimEnd()) {
           const changes = changesFor(before, edits, original);
           byCell.set(cell, { cell, reportName: name, before, changes });
         }

@@ -29,7 +29,7 @@ export interface IRun {
   /** The name of the compiled code, or else the line of code that identifies the cell for the reader. */
   readonly title: string;
   /** Whether the cell, or a cell with a function that it runs, was edited after this run. */
-  readonly edited: boolean;
+  readonly isEdited: boolean;
   /** null if it cannot be read; `problem` then contains the reason. */
   readonly report: Report | null;
   /** The rows of the report; null if it cannot be read. */
@@ -102,7 +102,7 @@ export class RunReader {
         output,
         executionCount: cell.executionCount,
         title: rows?.title || titleOf(cell.sharedModel.getSource()),
-        edited:
+        isEdited:
           report !== null && editedSince(cell, report, findCells()).length > 0,
         report,
         rows,
@@ -184,7 +184,7 @@ function editedSince(
   return cellSources(report).flatMap(source => {
     const match = findCell(report, source.id, carrier, cells);
     const before = source.segments[0]?.text;
-    return match?.stale && before !== undefined
+    return match?.isStale && before !== undefined
       ? [
           {
             cell: match.cell.model,

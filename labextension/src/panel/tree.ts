@@ -277,7 +277,7 @@ function makeContent(
 }
 
 function runContent(run: IRun, trans: TranslationBundle): INodeContent {
-  const { rows, edited, problem } = run;
+  const { rows, isEdited, problem } = run;
   const count = run.executionCount ?? ' ';
   return makeContent({
     name: trans.__('Cell %1', `[${count}]`),
@@ -291,7 +291,7 @@ function runContent(run: IRun, trans: TranslationBundle): INodeContent {
         : [
             ...rows.status,
             unreadLabel(run, trans),
-            edited ? trans.__('Edited after this run') : ''
+            isEdited ? trans.__('Edited after this run') : ''
           ],
     more: problem ?? rows?.about.map(({ label }) => label).join('\n') ?? ''
   });

@@ -128,7 +128,7 @@ export function withChanges(
 }
 
 /** The result of applying edits of one source to their original text. */
-export function edited(original: string, edits: readonly Edit[]): string {
+export function applyEdits(original: string, edits: readonly Edit[]): string {
   return withChanges(original, changesFor(original, edits, original));
 }
 

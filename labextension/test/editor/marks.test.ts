@@ -27,7 +27,7 @@ const OPTIONS = {
   select: (): void => undefined
 };
 
-function textOf(report = REPORT, stale = false, rows = ROWS): IReportedText {
+function textOf(report = REPORT, isStale = false, rows = ROWS): IReportedText {
   const [source] = report.sources;
   return {
     text: source!.segments[0]!.text.split('\n'),
@@ -35,7 +35,7 @@ function textOf(report = REPORT, stale = false, rows = ROWS): IReportedText {
     rows,
     run: RUN,
     runName: 'Cell In[7]',
-    stale
+    isStale
   };
 }
 

@@ -45,8 +45,8 @@ test('a source is matched to the cell with its text, wherever it is', () => {
   const helper = cell(DEFS, 12);
   const cells = [cell('other', 3), carrier, helper];
   const report = withHelper();
-  assert.deepEqual(findCell(report, 's1', carrier, cells), { cell: carrier, stale: false }); // prettier-ignore
-  assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, stale: false }); // prettier-ignore
+  assert.deepEqual(findCell(report, 's1', carrier, cells), { cell: carrier, isStale: false }); // prettier-ignore
+  assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, isStale: false }); // prettier-ignore
 });
 
 test('of two cells with the same text, the one with the right count or else the first matches', () => {
@@ -72,13 +72,13 @@ test('a cell that was edited is found by its count, and is stale', () => {
   const helper = cell('def helper(): pass', 3);
   const report = withHelper();
   const cells = [helper, carrier];
-  assert.deepEqual(findCell(report, 's1', carrier, cells), { cell: carrier, stale: true }); // prettier-ignore
-  assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, stale: true }); // prettier-ignore
+  assert.deepEqual(findCell(report, 's1', carrier, cells), { cell: carrier, isStale: true }); // prettier-ignore
+  assert.deepEqual(findCell(report, 's2', carrier, cells), { cell: helper, isStale: true }); // prettier-ignore
 });
 
 test('a report with one cell is matched to the cell with the report, regardless of counts', () => {
   const carrier = cell('edited');
-  assert.deepEqual(findCell(REPORT, 's1', carrier, [carrier]), { cell: carrier, stale: true }); // prettier-ignore
+  assert.deepEqual(findCell(REPORT, 's1', carrier, [carrier]), { cell: carrier, isStale: true }); // prettier-ignore
 });
 
 test('a source that is not a cell, or whose cell was deleted, has no match', () => {

@@ -123,7 +123,7 @@ test('simultaneous changes are emitted once, and changes of no run are not emitt
   }
   await notebook.change();
   assert.equal(emissions(), 2);
-  assert(reports.runs[0]!.edited);
+  assert(reports.runs[0]!.isEdited);
   cell.text += 'y';
   await notebook.change();
   assert.equal(emissions(), 2);
@@ -232,8 +232,8 @@ test('a run is edited if a cell with one of its functions was', async () => {
   const notebook = new Notebook(functions, run);
   const { reports } = reportsOf(new Tracker(notebook));
   reports.watch();
-  assert(!reports.runs[0]!.edited);
+  assert(!reports.runs[0]!.isEdited);
   functions.text = `${helper} + 1`;
   await notebook.change();
-  assert(reports.runs[0]!.edited);
+  assert(reports.runs[0]!.isEdited);
 });

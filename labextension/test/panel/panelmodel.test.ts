@@ -24,7 +24,7 @@ function makeRun(cellId: string, rows = ROWS): IRun {
     output: 0,
     executionCount: 7,
     title: 'def step(x, w):',
-    edited: false,
+    isEdited: false,
     report,
     rows,
     problem: null

@@ -121,7 +121,7 @@ function show(data: unknown): void {
   const problem = 'problem' in reading ? reading.problem : null;
   const { report = null, rows = null } = 'report' in reading ? reading : {};
   const run = {
-    cellId: 'a', output: 0, index: 0, executionCount: 1, title: HTML, edited: false, problem, report, rows, own: true, name: HTML
+    cellId: 'a', output: 0, index: 0, executionCount: 1, title: HTML, isEdited: false, problem, report, rows, own: true, name: HTML
   } as unknown as IRun; // prettier-ignore
   const sections = rows?.sections ?? [];
   assert(sections.length <= 100);
@@ -150,8 +150,8 @@ function show(data: unknown): void {
   for (const source of report.sources.slice(0, 3)) {
     const text = [...textByLine(report, source).values()].join('\n');
     for (const line of reportLines(report, rows, source).slice(0, 100)) {
-      const origin = { report, rows, stale: false, runName: HTML };
-      const mark = { line, from: 0, to: 9, stale: false, origin } as unknown as IMark; // prettier-ignore
+      const origin = { report, rows, isStale: false, runName: HTML };
+      const mark = { line, from: 0, to: 9, isStale: false, origin } as unknown as IMark; // prettier-ignore
       const hints = line.breaks.map(it => breakHint(mark, it, trans));
       assertIsText(hintTooltip(hints, hints.length, 100).outerHTML);
     }

@@ -45,7 +45,7 @@ function rowsOf(
     index: 0,
     executionCount: 1,
     title: 'x',
-    edited: false,
+    isEdited: false,
     problem: null,
     report,
     rows

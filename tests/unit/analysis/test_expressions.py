@@ -29,7 +29,7 @@ SPREAD = "def f(e, p):\n    if (\n        e.ok\n        and p.any()\n    ):\n   
 def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     """Python 3.11 blames ``e is not None`` for each of the two jumps."""
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, BOTH)])])
-    branch = sources.location("m.py", 2, "f", (7, 20, 2), branches=True)
+    branch = sources.location("m.py", 2, "f", (7, 20, 2), is_branch=True)
     assert branch is not None
     assert branch.code == "e is not None and torch.isin(e, p).any()"
     other = sources.location("m.py", 2, "f", (7, 20, 2))
@@ -96,7 +96,7 @@ def test_the_advice_about_a_branch_fits_its_use(use: BranchUse | None, advice: s
 
 def test_a_test_that_begins_below_its_if_begins_with_it() -> None:
     sources = Sources([SourceText("m.py", "m.py", "file", [Segment(1, SPREAD)])])
-    place = sources.location("m.py", 2, "f", (4, 16, 6), branches=True)
+    place = sources.location("m.py", 2, "f", (4, 16, 6), is_branch=True)
     assert place is not None
     assert (place.line, place.end_line) == (2, 4)
     assert place.code == "if (\n        e.ok\n        and p.any()"

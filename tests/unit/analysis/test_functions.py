@@ -119,4 +119,4 @@ def test_lines_that_python_may_reach_a_second_time() -> None:
     sources = Sources([SourceText(FILE, "model.py", "file", [Segment(1, HEADS)])])
     for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
         assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected
-    assert sources.is_reached_again("/another.py", 1, branches=False)  # nothing is known of it
+    assert sources.is_reached_again("/another.py", 1, is_branch=False)  # nothing is known of it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ class CallModes:
     functorch : int
         The number of functorch transforms around the call.
     subclasses : bool
-        Whether operations call ``__torch_function__`` of classes of tensors.
+        Whether operations call the ``__torch_function__`` of tensor subclasses.
     """
 
     grad: bool = True
@@ -121,7 +120,7 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
 
 
 def _default_device() -> str | None:
-    device = getattr(importlib.import_module("torch.utils._device"), "CURRENT_DEVICE", None)
+    device, _ = default_device_state()
     return None if device is None else str(device)
 
 

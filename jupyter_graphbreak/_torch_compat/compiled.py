@@ -29,9 +29,8 @@ def is_torch_compile(value: Any) -> bool:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
     called = value.func if is_instance(value, functools.partial) else value
-    return called is torch.compile or (
-        optimize is not None and called is optimize
-    )  # `is`, since == on an array returns an array
+    # `is`, since == on an array returns an array
+    return called is torch.compile or (optimize is not None and called is optimize)
 
 
 def disabled_torch_compile() -> contextlib.AbstractContextManager[None]:
@@ -160,6 +159,13 @@ def _compile_context(function: Any) -> Any:
     names = getattr(attribute_of(function, "__code__"), "co_freevars", ())
     cells = attribute_of(function, "__closure__") or ()
     return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)
+
+
+def skip_functions(*functions: Callable[..., Any]) -> None:
+    """Make Dynamo skip functions, which therefore always run uncompiled, even within code that it compiled."""
+    skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
+    for function in functions:
+        skip_code(function.__code__)
 
 
 def is_dynamo_disabled(value: Any) -> bool:

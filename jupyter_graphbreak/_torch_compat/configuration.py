@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Settings that every report shows.
 _ALWAYS_REPORTED = ("nested_graph_breaks", "recompile_limit")
-#: Settings that this module has changed temporarily: the new and the previous value.
+#: Settings that this module has changed temporarily, each with the temporary and the previous value.
 _our_settings: dict[str, tuple[Any, Any]] = {}
 
 

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak._torch_compat.hooks.code_marks import skip_functions
+from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:

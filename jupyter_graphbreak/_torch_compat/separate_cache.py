@@ -1,4 +1,4 @@
-"""Run front ends isolated from the caches, tables and counters that the notebook's own functions use."""
+"""Run trials isolated from the caches, tables and counters that the notebook's own functions use."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def _emptied_guards() -> Iterator[None]:
     code, until these objects are deleted. A module or a class never is.
     """
     manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager_class is None:  # a different torch
+    if manager_class is None:  # not in this PyTorch
         yield
         return
     managers: list[Any] = []
@@ -286,7 +286,7 @@ def forgotten_backends() -> Iterator[None]:
     context_class = getattr(module, "_TorchDynamoContext", None)
     if (
         cached_backends is None or context_class is None or not hasattr(module, "innermost_backend")
-    ):  # a different torch
+    ):  # not in this PyTorch
         yield
         return
     cached_before = frozenset(cached_backends)

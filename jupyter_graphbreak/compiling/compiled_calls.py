@@ -143,8 +143,9 @@ class CompiledCalls:
     def route(self, call: Any) -> Any:
         """Return what to call instead of a callable: itself, a copy with routed calls, or a wrapper that decides."""
         if (
-            self._depth > _MAX_DEPTH
-            or self._state.inside
+            not self._exit_stack.complete
+            or self._depth > _MAX_DEPTH
+            or self._state.is_inside_call
             or not may_be_compiled(call)
             or _is_compiled(call)
             or is_traced()
@@ -244,13 +245,13 @@ class CompiledCalls:
         traceable = self._traceable.traceable(call, target)
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
-        self._state.inside = True
+        self._state.is_inside_call = True
         return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._leave_call)
 
     def _leave_call(self) -> None:
         """Update the state at the end of a substituted call."""
         self._depth -= 1
-        self._state.inside = False
+        self._state.is_inside_call = False
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a callable that calls the function of a cell, compiled if possible."""

@@ -9,7 +9,7 @@ import inspect
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched, patched_on_thread, replaced_result
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
@@ -35,7 +35,11 @@ def is_torch_compile(value: Any) -> bool:
 
 def disabled_torch_compile() -> contextlib.AbstractContextManager[None]:
     """Make ``torch.compile`` return its argument unchanged on this thread, while the context is open."""
-    return patched_on_thread(sys.modules["torch"], "compile", _uncompiled)
+
+    def compile_nothing(model: Any = None, **_: Any) -> Any:
+        return (lambda function: function) if model is None else model
+
+    return patched_on_thread(sys.modules["torch"], "compile", compile_nothing)
 
 
 def running_eagerly() -> contextlib.AbstractContextManager[None]:
@@ -44,11 +48,7 @@ def running_eagerly() -> contextlib.AbstractContextManager[None]:
     The stance ``force_eager`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_on_thread(eval_frame, "_callback_from_stance", _no_callback)
-
-
-def _no_callback(_: Any) -> None:
-    return None
+    return patched_on_thread(eval_frame, "_callback_from_stance", lambda _: None)
 
 
 def without_recompiling() -> contextlib.AbstractContextManager[None]:
@@ -57,21 +57,13 @@ def without_recompiling() -> contextlib.AbstractContextManager[None]:
     The stance ``eager_on_recompile`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_on_thread(eval_frame, "_callback_from_stance", _only_cached_code)
-
-
-def _only_cached_code(_: Any) -> Literal[False]:
-    return False
+    return patched_on_thread(eval_frame, "_callback_from_stance", lambda _: False)
 
 
 def undo_compile_in_place(copy: Any) -> None:
     """Make the copy of a module run uncompiled, even if ``Module.compile`` compiled the module in place."""
     if is_instance(copy, sys.modules["torch"].nn.Module):
         copy.__dict__.pop("_compiled_call_impl", None)
-
-
-def _uncompiled(model: Any = None, **_: Any) -> Any:
-    return (lambda function: function) if model is None else model
 
 
 def compiled_callable(value: Any) -> Any:

@@ -70,7 +70,7 @@ def active_function(function: Any) -> Any:
 
 @contextlib.contextmanager
 def _patched_while_open(owner: Any, name: str, replacement: Any, is_open: list[bool]) -> Iterator[None]:
-    """Replace an attribute while the context is open, then empty a list: the replacement may be called longer."""
+    """Replace an attribute while the context is open; then empty ``is_open``, since code may keep the replacement."""
     with patched(owner, name, replacement):
         try:
             yield

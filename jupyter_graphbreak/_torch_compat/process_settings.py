@@ -247,7 +247,8 @@ def process_settings() -> Iterator[ProcessSetting]:
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
                 names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
-                yield ProcessSetting(f"{dotted}.{flag}", *_flag_access(owner, flag), names)
+                read, write = functools.partial(getattr, owner, flag), functools.partial(setattr, owner, flag)
+                yield ProcessSetting(f"{dotted}.{flag}", read, write, names)
     for kind in _ATTENTION_BACKENDS:
         read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
         write = getattr(torch.backends.cuda, f"enable_{kind}", None)
@@ -316,7 +317,8 @@ def _state_settings() -> Iterator[ProcessSetting]:
     for module, name, description, function in _STATE_OBJECTS:
         state = getattr(sys.modules.get(module), name, None)
         if state is not None:
-            yield ProcessSetting(description, _reader_of_copies(state), _setter_of(state), frozenset({function}))
+            read = functools.partial(copy.deepcopy, vars(state))
+            yield ProcessSetting(description, read, vars(state).update, frozenset({function}))
 
 
 def _access_to_registries(
@@ -345,18 +347,6 @@ def _is_readable(owner: Any, flag: str) -> bool:
     except Exception:  # noqa: BLE001 - this build, or a mixture of old and new settings, has no value
         return False
     return True
-
-
-def _flag_access(owner: Any, flag: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    return lambda: getattr(owner, flag), lambda value: setattr(owner, flag, value)
-
-
-def _reader_of_copies(state: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: copy.deepcopy(vars(state))
-
-
-def _setter_of(options: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda values: vars(options).update(values)
 
 
 def _flushes_denormal() -> bool:

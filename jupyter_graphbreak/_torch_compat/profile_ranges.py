@@ -35,8 +35,6 @@ class Range:
         forward or backward pass of a differentiated graph; the formatting of a tensor as text; an operation.
     name : str
         The compile id of a region, the number of a graph, or the name of an operation.
-    link : int
-        The same number for a forward pass and its backward pass.
     """
 
     kind: Kind
@@ -44,7 +42,6 @@ class Range:
     start_us: float
     end_us: float
     thread: int = 0
-    link: int = -1
 
 
 @dataclass(frozen=True)
@@ -195,4 +192,4 @@ def _parsed_range(event: Any) -> Range | None:
     else:
         return None
     time = event.time_range
-    return Range(kind, name, float(time.start), float(time.end), event.thread, getattr(event, "sequence_nr", -1))
+    return Range(kind, name, float(time.start), float(time.end), event.thread)

@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Program = Callable[..., Any]
     Capture = Callable[[Any, Arguments], Program]
 
@@ -251,7 +248,13 @@ class Examination:
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, searched: bool) -> Verdict:
-        """Return the verdict on the front end."""
+        """Return the verdict on the front end.
+
+        Parameters
+        ----------
+        searched : bool
+            Whether the further inputs were derived from the first; a program may then refuse the special ones.
+        """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
         if summary.breaks or summary.graphs > 1:

@@ -18,15 +18,15 @@ from jupyter_graphbreak._torch_compat.compiled import (
     has_cached_code,
     innermost_backend,
 )
-from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
+from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME, call_compiled, callable_of
-from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from types import CodeType, FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Emit, WatchedCall
@@ -80,19 +80,15 @@ class StartedCall(NamedTuple):
     compile_arguments: CompileArguments = CompileArguments(None)
 
 
-def _ignore(*_: object) -> None:
-    """Ignore the arguments."""
-
-
 @contextlib.contextmanager
 def watch_entries(
     on_entry: Callable[[EnteredCall], None],
     emit: Emit,
     add_time: Callable[[float], None],
     *,
-    on_start: Callable[[StartedCall], None] = _ignore,
-    on_end: Callable[[StartedCall, Any], None] = _ignore,
-    on_compiling: Callable[[], None] = _ignore,
+    on_start: Callable[[StartedCall], None],
+    on_end: Callable[[StartedCall, Any], None],
+    on_compiling: Callable[[], None],
 ) -> Iterator[None]:
     """Report the first call of each callable, for each instance and each mode, before it runs.
 
@@ -157,20 +153,15 @@ def watch_entries(
             report_first(code, entered._replace(frame=frames.get(code)))
 
     with (
-        patched(convert, "_compile", watched(convert._compile, observer, before=observation)),
-        patched(
-            evaluate,
-            "_maybe_set_eval_frame",
-            watched(evaluate._maybe_set_eval_frame, observer, before=report_calls),
-        ),
+        watching_calls(convert, "_compile", observer, before=observation),
+        watching_calls(evaluate, "_maybe_set_eval_frame", observer, before=report_calls),
     ):
         yield
 
 
-@contextlib.contextmanager
 def watch_calls(
     on_boundary: Callable[[FrameType, int], None], emit: Emit, add_time: Callable[[float], None]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Report the beginning and the end of each call of a compiled callable.
 
     Parameters
@@ -188,9 +179,7 @@ def watch_calls(
             on_boundary(call.caller, id(callable_of(call.caller)))
 
     # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
-    hook = watched(module._maybe_set_eval_frame, observer, before=observation)
-    with patched(module, "_maybe_set_eval_frame", hook):
-        yield
+    return watching_calls(module, "_maybe_set_eval_frame", observer, before=observation)
 
 
 def _calling_wrapper(frame: FrameType) -> FrameType | None:

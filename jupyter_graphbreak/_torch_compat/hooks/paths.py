@@ -7,19 +7,19 @@ the code is compiled, and those that only the other branch reaches are skipped b
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.patching import patched, redirected_on_thread
+from jupyter_graphbreak._torch_compat.hooks.observer import watched, watching_calls
+from jupyter_graphbreak._torch_compat.patching import redirected_on_thread
 from jupyter_graphbreak.records.additions import AnswerDiffers
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container
+    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
@@ -39,8 +39,7 @@ _MAX_INSTRUCTIONS = 20_000
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 
-@contextlib.contextmanager
-def watch_paths(observer: Observer) -> Iterator[None]:
+def watch_paths(observer: Observer) -> AbstractContextManager[None]:
     """Record calls such as ``is_compiling()`` whose result differs while compiling, and the lines that depend on it."""
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
@@ -62,11 +61,10 @@ def watch_paths(observer: Observer) -> Iterator[None]:
         call.result = follower.follow(tracer, call.result, answer, differing)
         return differing
 
-    with patched(owner, "call_function", watched(owner.call_function, observer, after=observation)):
-        yield
+    return watching_calls(owner, "call_function", observer, after=observation)
 
 
-def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
+def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
     """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would, on this thread, in the context.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code, mark_of_known_code
 from jupyter_graphbreak._torch_compat.configuration import stance
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity
 from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME
 from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
@@ -63,7 +63,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     with (
         contextlib.closing(calls),
         patched(tracker, "add", add_and_suspect),
-        patched(context, "__call__", watched(context.__call__, observer, after=observation)),
+        watching_calls(context, "__call__", observer, after=observation),
     ):
         known_codes = [code for reference in tracker.seen if (code := reference()) is not None]
         calls.suspect(filter(_can_be_entry, known_codes))

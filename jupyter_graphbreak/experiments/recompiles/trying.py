@@ -395,9 +395,7 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     match error:
         case TrialStoppedError():
             return "not tried", f"the trial was stopped before it {error.effect.what}"
-        case ThreadSeesCopyError():
-            return "not tried", str(error)
-        case LookupError():
+        case ThreadSeesCopyError() | LookupError():
             return "not tried", str(error)
     return None
 

@@ -183,10 +183,15 @@ def resume_codes(code: CodeType) -> list[CodeType]:
     return list(resumes.values())
 
 
+def cache_entries(code: CodeType) -> list[Any]:
+    """Return Dynamo's entries for the compiled versions of a code object; none if this PyTorch does not show them."""
+    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
+    return list(read(code)) if read is not None else []
+
+
 def has_cached_code(code: CodeType) -> bool:
     """Return whether Dynamo has compiled code for a code object."""
-    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
-    return bool(read(code)) if read is not None else False
+    return bool(cache_entries(code))
 
 
 def forget_codes(codes: Iterable[CodeType]) -> None:

@@ -75,15 +75,6 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
 
 
-def _capture_with_script(call: Any, _: Arguments) -> Program:
-    program: Program = torch.jit.script(call)
-    return program
-
-
-def _capture_with_symbolic_trace(call: Any, _: Arguments) -> Program:
-    return torch.fx.symbolic_trace(call)
-
-
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
     return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
 
@@ -106,8 +97,8 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
     """
     return [
         ("torch.jit.trace", _capture_with_trace),
-        ("torch.jit.script", _capture_with_script),
-        ("torch.fx.symbolic_trace", _capture_with_symbolic_trace),
+        ("torch.jit.script", lambda call, _: torch.jit.script(call)),
+        ("torch.fx.symbolic_trace", lambda call, _: torch.fx.symbolic_trace(call)),
         ("torch.compile", functools.partial(_capture_with_compile, backend=backend, fullgraph=False)),
         ("torch.compile(fullgraph=True)", functools.partial(_capture_with_compile, backend=backend, fullgraph=True)),
         ("torch.export.export", functools.partial(_capture_with_export, strict=False)),

@@ -183,17 +183,14 @@ class Variant:
         )
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
+        seeds = SEEDS if self.is_random and self.second_call_s < _SLOW_S else 1
         for _ in range(_MAX_ROUNDS):
             before_round = compilation_count()
-            for seed in range(self._seeds_per_round()):
+            for seed in range(seeds):
                 self._call(seed)
             if before_round == compilation_count():
                 return True
         return False
-
-    def _seeds_per_round(self) -> int:
-        """Return the number of seeds in one round."""
-        return (SEEDS if self.second_call_s < _SLOW_S else 1) if self.is_random else 1
 
     def run(self) -> CallTime:
         """Call the variant with the next random seed, and return the time."""

@@ -46,9 +46,9 @@ class CallPreparation:
     path : Path
         The place of the value.
     template : str
-        The code; ``NAME`` stands for the expression for the value, and ``VALUE`` for a new value in an assignment.
+        The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
-        Whether the code replaces the value: ``template`` is then the expression for the new value.
+        Whether the code assigns a new value: ``template`` is then the expression for it.
     optional : Path or None
         The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
     code_after : str

@@ -62,8 +62,9 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its status; wrong usage prints one line to stderr."""
+    program = "jupyter graphbreak" if "jupyter-graphbreak" in sys.argv[0] else "graphbreak"
     try:
-        status = graphbreak.main(args=arguments, prog_name=_program_name(), standalone_mode=False)
+        status = graphbreak.main(args=arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.Exit as end:
         status = end.exit_code
     except click.ClickException as error:
@@ -80,7 +81,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print_message(f"internal error: {type(error).__name__}: {str(error)[:_MAX_ERROR_LENGTH]} ({_HOW_TO_REPORT})")
         status = CRASHED
     sys.exit(status or 0)
-
-
-def _program_name() -> str:
-    return "jupyter graphbreak" if "jupyter-graphbreak" in sys.argv[0] else "graphbreak"

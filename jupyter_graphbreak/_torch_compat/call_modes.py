@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,30 +21,30 @@ class CallModes:
 
     Parameters
     ----------
-    grad, inference : bool
+    records_gradients, is_inference : bool
         Whether gradients are recorded, and whether inference mode is on.
     autocast : tuple of (str, dtype)
         The device types with active autocast, each with its dtype.
-    autocast_cache : bool
+    caches_casts : bool
         Whether autocast caches casts.
     dtype : dtype
         The dtype of new floating-point tensors.
     device : str or None
         The default device for new tensors, if one is set.
-    functorch : int
+    transform_count : int
         The number of functorch transforms around the call.
-    subclasses : bool
-        Whether operations call ``__torch_function__`` of classes of tensors.
+    calls_subclasses : bool
+        Whether operations call the ``__torch_function__`` of tensor subclasses.
     """
 
-    grad: bool = True
-    inference: bool = False
+    records_gradients: bool = True
+    is_inference: bool = False
     autocast: tuple[tuple[str, torch.dtype], ...] = ()
-    autocast_cache: bool = True
+    caches_casts: bool = True
     dtype: torch.dtype = torch.float32
     device: str | None = None
-    functorch: int = 0
-    subclasses: bool = True
+    transform_count: int = 0
+    calls_subclasses: bool = True
 
     @staticmethod
     def now() -> CallModes:
@@ -69,14 +68,16 @@ class CallModes:
     def entered(self) -> Iterator[None]:
         """Set these modes while the context is open, then restore the previous ones."""
         dtype = torch.get_default_dtype()
-        subclass_mode: Any = torch._C._EnableTorchFunction if self.subclasses else torch._C.DisableTorchFunctionSubclass
+        subclass_mode: Any = (
+            torch._C._EnableTorchFunction if self.calls_subclasses else torch._C.DisableTorchFunctionSubclass
+        )
         with (
             restored_functorch_depth(),
             subclass_mode(),
             _temporary_default_device(self.device),
-            torch.inference_mode(self.inference),
-            torch.set_grad_enabled(self.grad),
-            _temporary_autocast(dict(self.autocast), cache=self.autocast_cache),
+            torch.inference_mode(self.is_inference),
+            torch.set_grad_enabled(self.records_gradients),
+            _temporary_autocast(dict(self.autocast), cache=self.caches_casts),
         ):
             torch.set_default_dtype(self.dtype)
             try:
@@ -86,7 +87,7 @@ class CallModes:
 
 
 #: The modes for making and comparing copies.
-DEFAULT_MODES = CallModes(subclasses=False)
+DEFAULT_MODES = CallModes(calls_subclasses=False)
 
 
 @contextlib.contextmanager
@@ -121,7 +122,7 @@ def _temporary_autocast(dtypes: dict[str, torch.dtype], *, cache: bool) -> Itera
 
 
 def _default_device() -> str | None:
-    device = getattr(importlib.import_module("torch.utils._device"), "CURRENT_DEVICE", None)
+    device, _ = default_device_state()
     return None if device is None else str(device)
 
 

@@ -9,7 +9,7 @@ import inspect
 import sys
 import types
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak._torch_compat.patching import patched, patched_on_thread, replaced_result
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
@@ -29,14 +29,17 @@ def is_torch_compile(value: Any) -> bool:
         return False
     optimize = getattr(sys.modules.get("torch._dynamo"), "optimize", None)
     called = value.func if is_instance(value, functools.partial) else value
-    return called is torch.compile or (
-        optimize is not None and called is optimize
-    )  # `is`, since == on an array returns an array
+    # `is`, since == on an array returns an array
+    return called is torch.compile or (optimize is not None and called is optimize)
 
 
 def disabled_torch_compile() -> contextlib.AbstractContextManager[None]:
     """Make ``torch.compile`` return its argument unchanged on this thread, while the context is open."""
-    return patched_on_thread(sys.modules["torch"], "compile", _uncompiled)
+
+    def compile_nothing(model: Any = None, **_: Any) -> Any:
+        return (lambda function: function) if model is None else model
+
+    return patched_on_thread(sys.modules["torch"], "compile", compile_nothing)
 
 
 def running_eagerly() -> contextlib.AbstractContextManager[None]:
@@ -45,11 +48,7 @@ def running_eagerly() -> contextlib.AbstractContextManager[None]:
     The stance ``force_eager`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_on_thread(eval_frame, "_callback_from_stance", _no_callback)
-
-
-def _no_callback(_: Any) -> None:
-    return None
+    return patched_on_thread(eval_frame, "_callback_from_stance", lambda _: None)
 
 
 def without_recompiling() -> contextlib.AbstractContextManager[None]:
@@ -58,21 +57,13 @@ def without_recompiling() -> contextlib.AbstractContextManager[None]:
     The stance ``eager_on_recompile`` does the same, but for all threads.
     """
     eval_frame = importlib.import_module("torch._dynamo.eval_frame")
-    return patched_on_thread(eval_frame, "_callback_from_stance", _only_cached_code)
-
-
-def _only_cached_code(_: Any) -> Literal[False]:
-    return False
+    return patched_on_thread(eval_frame, "_callback_from_stance", lambda _: False)
 
 
 def undo_compile_in_place(copy: Any) -> None:
     """Make the copy of a module run uncompiled, even if ``Module.compile`` compiled the module in place."""
     if is_instance(copy, sys.modules["torch"].nn.Module):
         copy.__dict__.pop("_compiled_call_impl", None)
-
-
-def _uncompiled(model: Any = None, **_: Any) -> Any:
-    return (lambda function: function) if model is None else model
 
 
 def compiled_callable(value: Any) -> Any:
@@ -162,6 +153,13 @@ def _compile_context(function: Any) -> Any:
     return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)
 
 
+def skip_functions(*functions: Callable[..., Any]) -> None:
+    """Make Dynamo skip functions, which therefore always run uncompiled, even within code that it compiled."""
+    skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
+    for function in functions:
+        skip_code(function.__code__)
+
+
 def is_dynamo_disabled(value: Any) -> bool:
     """Return whether the user disabled compilation of a function: ``torch.compiler.disable``, ``torch._dynamo.skip``.
 
@@ -185,10 +183,15 @@ def resume_codes(code: CodeType) -> list[CodeType]:
     return list(resumes.values())
 
 
+def cache_entries(code: CodeType) -> list[Any]:
+    """Return Dynamo's entries for the compiled versions of a code object; none if this PyTorch does not show them."""
+    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
+    return list(read(code)) if read is not None else []
+
+
 def has_cached_code(code: CodeType) -> bool:
     """Return whether Dynamo has compiled code for a code object."""
-    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
-    return bool(read(code)) if read is not None else False
+    return bool(cache_entries(code))
 
 
 def forget_codes(codes: Iterable[CodeType]) -> None:

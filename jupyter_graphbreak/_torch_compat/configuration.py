@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Settings that every report shows.
 _ALWAYS_REPORTED = ("nested_graph_breaks", "recompile_limit")
-#: Settings that this module has changed temporarily: the new and the previous value.
+#: Settings that this module has changed temporarily, each with the temporary and the previous value.
 _our_settings: dict[str, tuple[Any, Any]] = {}
 
 
@@ -115,7 +115,7 @@ def is_compiler_logger(logger: str) -> bool:
 
 def ignore_set_logs() -> None:
     """Turn ``torch._logging.set_logs`` into a function that does nothing, in a process that runs one script."""
-    importlib.import_module("torch._logging").__dict__["set_logs"] = _ignore_options
+    importlib.import_module("torch._logging").__dict__["set_logs"] = lambda **_: None
 
 
 @contextlib.contextmanager
@@ -205,7 +205,7 @@ def _hidden_compiler_warnings() -> Iterator[None]:
     @disable_dynamo
     def drop_compiler_warnings(message: Any) -> Any:
         is_hidden = message.filename == operators or is_compiler_warning(message.filename)
-        return (_do_nothing, (), {}) if is_hidden else None
+        return (lambda: None, (), {}) if is_hidden else None
 
     try:
         with redirected_on_thread(warnings, "_showwarnmsg", drop_compiler_warnings):
@@ -216,14 +216,6 @@ def _hidden_compiler_warnings() -> Iterator[None]:
             if current is not None:
                 current.clear()
                 current.update(registry)
-
-
-def _do_nothing() -> None:
-    return None
-
-
-def _ignore_options(**_: Any) -> None:
-    return None
 
 
 def suppressed_errors() -> contextlib.AbstractContextManager[None]:

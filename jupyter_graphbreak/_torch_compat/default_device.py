@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @contextlib.contextmanager
@@ -48,19 +48,27 @@ def restore_default_device(state: tuple[Any, bool]) -> None:
         del context.device_context  # torch 2.9 fails if the value is None
 
 
-def cuda_devices() -> tuple[list[str], int, str]:
-    """Return the names of the CUDA devices, the index of the current device, and the reason if there are none."""
+class CudaDevices(NamedTuple):
+    """The CUDA devices of this process: their names, the index of the current one, and the reason if there are none."""
+
+    names: Sequence[str] = ()
+    current: int = 0
+    why_none: str = "no CUDA device is visible to this kernel"
+
+
+def cuda_devices() -> CudaDevices:
+    """Return the CUDA devices of this process."""
     import torch
 
     try:
         if torch.cuda.is_available():
             names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-            return names, torch.cuda.current_device(), ""
+            return CudaDevices(names, torch.cuda.current_device())
     except (RuntimeError, AssertionError) as error:  # the name of a busy or broken device cannot be read
-        return [], 0, f"CUDA does not answer ({str(error).partition(chr(10))[0]})"
+        return CudaDevices(why_none=f"CUDA does not answer ({str(error).partition(chr(10))[0]})")
     if torch.version.cuda is None:
-        return [], 0, f"torch {torch.__version__} is built without CUDA"
-    return [], 0, "no CUDA device is visible to this kernel"
+        return CudaDevices(why_none=f"torch {torch.__version__} is built without CUDA")
+    return CudaDevices()
 
 
 def default_device_name() -> str:

@@ -7,9 +7,9 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.cold_caches import without_caches
 from jupyter_graphbreak._torch_compat.partitions import stack_of
 from jupyter_graphbreak._torch_compat.patching import observed_on_thread, patched_on_thread
+from jupyter_graphbreak._torch_compat.tried_settings import without_caches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,13 +31,14 @@ def python_kernels() -> Iterator[types.FunctionType]:
 
 
 def _held_outside_python() -> list[types.FunctionType]:
+    """Return the user's functions that have more references outside Python's objects than functions usually have."""
     functions = {id(item): item for item in gc.get_objects() if _is_user_function(item)}
     reference_counts = Counter(id(item) for item in gc.get_referents(*gc.get_objects()) if id(item) in functions)
-    further = [
+    outside_counts = [
         (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
     ]
-    usual = max(Counter(count for count, _ in further).items(), key=lambda item: item[1], default=(0, 0))[0]
-    return [function for count, function in further if count > usual]
+    usual = max(Counter(count for count, _ in outside_counts).items(), key=lambda item: item[1], default=(0, 0))[0]
+    return [function for count, function in outside_counts if count > usual]
 
 
 def _is_user_function(value: Any) -> bool:

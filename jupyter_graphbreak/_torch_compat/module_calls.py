@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import compiled_callable
+from jupyter_graphbreak._torch_compat.compiled import compiled_callable, skip_functions
 from jupyter_graphbreak._torch_compat.configuration import stance
 from jupyter_graphbreak._torch_compat.patching import active_function, patched, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
@@ -31,6 +31,10 @@ def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     One compiled function for all callables keeps none of them alive, unlike ``torch.compile(model)``.
     """
     return call(*args, **kwargs)
+
+
+#: The function that ``torch.compile`` puts around the compiled one.
+WRAPPER_NAME = "compile_wrapper"
 
 
 def callable_of(wrapper: FrameType) -> Any:
@@ -51,14 +55,14 @@ def callable_of(wrapper: FrameType) -> Any:
 
 
 def enclosing_callable_ids(frame: FrameType | None) -> Iterator[int]:
-    """Return the ids, as in :func:`watch_calls`, of the callables whose compiled calls enclose a frame."""
+    """Return the ids of the callables whose compiled calls enclose a frame, the innermost call first."""
     return (id(callable_of(wrapper)) for wrapper in enclosing_compiled_calls(frame))
 
 
 def enclosing_compiled_calls(frame: FrameType | None) -> Iterator[FrameType]:
     """Yield the frames of Dynamo's wrapper through which compiled functions were called, the innermost first."""
     while frame is not None:
-        if frame.f_code.co_name == "compile_wrapper" and frame.f_code.co_filename.endswith("eval_frame.py"):
+        if frame.f_code.co_name == WRAPPER_NAME and frame.f_code.co_filename.endswith("eval_frame.py"):
             yield frame
         frame = frame.f_back
 
@@ -142,17 +146,17 @@ def _is_frame_for(call: Any) -> bool:
 
 def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:
     """Return :func:`call_compiled`, compiled with options of ``torch.compile``."""
-    importlib.import_module("torch._dynamo.eval_frame").skip_code(call_compiled.__code__)
+    skip_functions(call_compiled)
     compiled: Callable[..., Any] = torch.compile(call_compiled, **options)
     return compiled
 
 
 class Interception:
-    """The state of an interception; calls inside a compiled call are not intercepted."""
+    """The state of an interception of calls; calls inside a compiled call are not intercepted."""
 
     def __init__(self) -> None:
         self.is_open = True
-        self.inside = False
+        self.is_inside_call = False
         self.thread = threading.get_ident()
         #: The reasons why called modules were not compiled, by class name.
         self.reasons_not_compiled: dict[str, str] = {}
@@ -202,7 +206,7 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
         substitute = None
         try:
             # With a callback set, Dynamo would compile our functions.
-            if state.is_open and not state.inside and get_callback() is None:
+            if state.is_open and not state.is_inside_call and get_callback() is None:
                 substitute = (plan if get_ident() == state.thread else on_other_thread)(*args, **kwargs)
         except Exception as fault:  # noqa: BLE001 - the program must still run
             report_to_run("deciding what to compile", fault)
@@ -238,7 +242,7 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
             )
             raise
 
-    _skip_code()(_code_of(__call__))
+    skip_functions(__call__)
     return __call__
 
 
@@ -246,12 +250,6 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
 def _eval_frame_callback() -> Callable[[], Any]:
     get: Callable[[], Any] = importlib.import_module("torch._C._dynamo.eval_frame").get_eval_frame_callback
     return get
-
-
-@functools.cache
-def _skip_code() -> Callable[[types.CodeType], None]:
-    skip: Callable[[types.CodeType], None] = importlib.import_module("torch._dynamo.eval_frame").skip_code
-    return skip
 
 
 @contextlib.contextmanager
@@ -296,12 +294,6 @@ def intercepted_module_calls(
             state.is_open = False
             with compiling:
                 stack.close()
-
-
-def _code_of(function: Any) -> types.CodeType:
-    """Return the code of a function itself, not of a function that it wraps."""
-    code: types.CodeType = function.__code__
-    return code
 
 
 @contextlib.contextmanager
@@ -354,15 +346,10 @@ def is_lazy_module(module: torch.nn.Module) -> bool:
     return any(map(torch.nn.parameter.is_lazy, tensors))
 
 
-@functools.cache
-def _eval_frame() -> Any:
-    return importlib.import_module("torch._dynamo.eval_frame")
-
-
 def is_traced() -> bool:
     """Return whether the code is being traced, or a stance or mode prevents Dynamo from compiling it."""
     return bool(
-        getattr(getattr(_eval_frame(), "_stance", None), "stance", "default") != "default"
+        stance() != "default"
         or torch.compiler.is_compiling()
         or torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0

@@ -69,7 +69,16 @@ def active_function(function: Any) -> Any:
 
 
 @contextlib.contextmanager
-def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Iterator[None]:
+def _patched_while_open(owner: Any, name: str, replacement: Any, is_open: list[bool]) -> Iterator[None]:
+    """Replace an attribute while the context is open; then empty ``is_open``, since code may keep the replacement."""
+    with patched(owner, name, replacement):
+        try:
+            yield
+        finally:
+            is_open.clear()
+
+
+def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> AbstractContextManager[None]:
     """Redirect calls of a function on the thread that opens the context, while it is open.
 
     Other threads call the original, and so does this thread if the plan fails.
@@ -95,11 +104,7 @@ def redirected_on_thread(owner: Any, name: str, plan: Callable[..., Any]) -> Ite
         function, args, kwargs = redirection or (original, args, kwargs)
         return function(*args, **kwargs)
 
-    with patched(owner, name, _with_same_binding(static, dispatch)):
-        try:
-            yield
-        finally:
-            is_open.clear()
+    return _patched_while_open(owner, name, _with_same_binding(static, dispatch), is_open)
 
 
 def patched_on_thread(owner: Any, name: str, replacement: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -134,8 +139,7 @@ def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) ->
     return redirected_on_thread(owner, name, plan)
 
 
-@contextlib.contextmanager
-def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> Iterator[None]:
+def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> AbstractContextManager[None]:
     """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
 
     If preparing fails, Dynamo gives up on the frame that it compiles and the function is not called, because its
@@ -160,15 +164,10 @@ def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> I
             raise give_up from None
         return original(*args, **kwargs)
 
-    with patched(owner, name, dispatch):
-        try:
-            yield
-        finally:
-            is_open.clear()
+    return _patched_while_open(owner, name, dispatch, is_open)
 
 
-@contextlib.contextmanager
-def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterator[None]:
+def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> AbstractContextManager[None]:
     """Replace the result of a function, on all threads, while the context is open.
 
     Parameters
@@ -187,11 +186,7 @@ def replaced_result(owner: Any, name: str, result: Callable[..., Any]) -> Iterat
             report_to_run(f"following calls of `{name}`", fault)
             return returned
 
-    with patched(owner, name, dispatch):
-        try:
-            yield
-        finally:
-            is_open.clear()
+    return _patched_while_open(owner, name, dispatch, is_open)
 
 
 def _underlying_function(static: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from jupyter_graphbreak._torch_compat.default_device import default_device_state, restore_default_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 #: The device types that have an autocast mode.
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
@@ -28,15 +28,7 @@ _WRITER_FUNCTIONS = (
 
 def file_writers() -> list[tuple[Any, str, str]]:
     """Return the functions that write files: the owner, the name, and a phrase to put before the path."""
-    writers: list[tuple[Any, str, str]] = []
-    for module, dotted in _WRITER_FUNCTIONS:
-        owner: Any = sys.modules.get(module)
-        *outer, name = dotted.split(".")
-        for part in outer:
-            owner = getattr(owner, part, None)
-        if callable(getattr(owner, name, None)):
-            writers.append((owner, name, "writes to the file"))
-    return writers
+    return [(owner, name, "writes to the file") for owner, name in _existing_functions(_WRITER_FUNCTIONS)]
 
 
 #: Functions that map a file into memory: the module and the name.
@@ -45,9 +37,7 @@ _MAPPING_FUNCTIONS = (("torch", "from_file"), ("torch", "UntypedStorage.from_fil
 
 def memory_mapping_functions() -> list[tuple[Any, str]]:
     """Return the functions that map a file into memory: the owner and the name."""
-    return [
-        (owner, name) for module, dotted in _MAPPING_FUNCTIONS for owner, name in _existing_functions(module, dotted)
-    ]
+    return list(_existing_functions(_MAPPING_FUNCTIONS))
 
 
 #: PyTorch's functions that open files or connections without an audit event.
@@ -62,16 +52,18 @@ def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "netwo
     return [
         (owner, name, kind, what)
         for module, dotted, kind, what in _UNAUDITED_OPENING
-        for owner, name in _existing_functions(module, dotted)
+        for owner, name in _existing_functions([(module, dotted)])
     ]
 
 
-def _existing_functions(module: str, dotted: str) -> Iterator[tuple[Any, str]]:
-    """Yield the owner and the name of a function of a module, if the module has it."""
-    *outer, name = dotted.split(".")
-    owner = _nested_attribute(sys.modules.get(module), ".".join(outer)) if outer else sys.modules.get(module)
-    if callable(getattr(owner, name, None)):
-        yield owner, name
+def _existing_functions(functions: Iterable[tuple[str, str]]) -> Iterator[tuple[Any, str]]:
+    """Yield the owner and the name of each function that this PyTorch has, given its module and its dotted name."""
+    for module, dotted in functions:
+        owner_name, _, name = dotted.rpartition(".")
+        owner = sys.modules.get(module)
+        owner = _nested_attribute(owner, owner_name) if owner_name else owner
+        if callable(getattr(owner, name, None)):
+            yield owner, name
 
 
 #: Functions that register something permanently with PyTorch.
@@ -86,11 +78,7 @@ _REGISTRATION_FUNCTIONS = (
 
 def registration_functions() -> list[tuple[Any, str]]:
     """Return the functions that register something with PyTorch: the owner and the name."""
-    return [
-        (owner, name)
-        for module, dotted in _REGISTRATION_FUNCTIONS
-        for owner, name in _existing_functions(module, dotted)
-    ]
+    return list(_existing_functions(_REGISTRATION_FUNCTIONS))
 
 
 #: The methods of a process group that do not communicate.
@@ -172,7 +160,7 @@ _SETTING_FUNCTIONS = (
         )
     ),
 )
-#: Other names by which code changes a setting of ``_SETTING_FUNCTIONS``.
+#: Other names by which code changes a setting of ``_SETTING_FUNCTIONS`` or ``_FLAGS``.
 _OTHER_NAMES = {
     "_hub_dir": ("set_dir",),
     "the default dtype": ("set_default_tensor_type",),
@@ -259,7 +247,8 @@ def process_settings() -> Iterator[ProcessSetting]:
         for flag in flags:
             if owner is not None and _is_readable(owner, flag):
                 names = frozenset({flag, "flags", "set_flags", *_OTHER_NAMES.get(flag, ())})
-                yield ProcessSetting(f"{dotted}.{flag}", *_flag_access(owner, flag), names)
+                read, write = functools.partial(getattr, owner, flag), functools.partial(setattr, owner, flag)
+                yield ProcessSetting(f"{dotted}.{flag}", read, write, names)
     for kind in _ATTENTION_BACKENDS:
         read = getattr(torch.backends.cuda, f"{kind}_enabled", None)
         write = getattr(torch.backends.cuda, f"enable_{kind}", None)
@@ -298,9 +287,8 @@ def _context_variables_in(_: int) -> frozenset[ContextVar[Any]]:
             settings = getattr(module, "__dict__", {}).get("_config")
             if isinstance(settings, dict):
                 values += [getattr(entry, "user_override", None) for entry in settings.values()]
-            variables.update(
-                value for value in values if type(value) is ContextVar
-            )  # `isinstance` makes some objects warn
+            # `isinstance` makes some objects warn.
+            variables.update(value for value in values if type(value) is ContextVar)
     return frozenset(variables)
 
 
@@ -329,7 +317,8 @@ def _state_settings() -> Iterator[ProcessSetting]:
     for module, name, description, function in _STATE_OBJECTS:
         state = getattr(sys.modules.get(module), name, None)
         if state is not None:
-            yield ProcessSetting(description, _reader_of_copies(state), _setter_of(state), frozenset({function}))
+            read = functools.partial(copy.deepcopy, vars(state))
+            yield ProcessSetting(description, read, vars(state).update, frozenset({function}))
 
 
 def _access_to_registries(
@@ -358,18 +347,6 @@ def _is_readable(owner: Any, flag: str) -> bool:
     except Exception:  # noqa: BLE001 - this build, or a mixture of old and new settings, has no value
         return False
     return True
-
-
-def _flag_access(owner: Any, flag: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
-    return lambda: getattr(owner, flag), lambda value: setattr(owner, flag, value)
-
-
-def _reader_of_copies(state: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: copy.deepcopy(vars(state))
-
-
-def _setter_of(options: Any) -> Callable[[dict[str, Any]], None]:
-    return lambda values: vars(options).update(values)
 
 
 def _flushes_denormal() -> bool:

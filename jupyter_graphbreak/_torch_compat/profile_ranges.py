@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from jupyter_graphbreak._torch_compat.hooks.code_marks import skip_functions
+from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 _REGION_NAME = re.compile(r"^Torch-Compiled Region: (\S+)$")
 _GRAPH_RANGE_NAME = re.compile(r"^graphbreak graph (\d+)$")
+#: Any line: kineto writes to the standard error of the process when it starts and stops.
+_KINETO_MESSAGE = re.compile(rb"")
+#: While the profiler counts memory, the allocator writes this line if memory is freed that was allocated before
+#: (CPUAllocator.cpp in PyTorch). No setting of a running process prevents that.
 _ALLOCATOR_WARNING = re.compile(rb"^\[W.*Memory block of unknown size was allocated before")
 _OPERATION_NAME = re.compile(r"^(?!autograd::|c10d::|profiler::)[A-Za-z_]\w*::\w+(\.\w+)?$")
 Kind = Literal["call", "lookup", "region", "graph", "forward", "backward", "printing", "operation"]
@@ -35,8 +39,6 @@ class Range:
         forward or backward pass of a differentiated graph; the formatting of a tensor as text; an operation.
     name : str
         The compile id of a region, the number of a graph, or the name of an operation.
-    link : int
-        The same number for a forward pass and its backward pass.
     """
 
     kind: Kind
@@ -44,7 +46,6 @@ class Range:
     start_us: float
     end_us: float
     thread: int = 0
-    link: int = -1
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> l
         If a different profiler is active.
     """
     profiler = importlib.import_module("torch.autograd.profiler").profile(use_device=device, profile_memory=True)
-    with _silenced_stderr():
+    with _filtered_stderr(_KINETO_MESSAGE):
         profiler.__enter__()
     try:
-        with _without_allocator_warnings(), marked("graphbreak call"):
+        with _filtered_stderr(_ALLOCATOR_WARNING), marked("graphbreak call"):
             call()
     finally:
-        with _silenced_stderr():
+        with _filtered_stderr(_KINETO_MESSAGE):
             profiler.__exit__(None, None, None)
     events = sorted(profiler.kineto_results.events(), key=lambda event: event.start_ns())
     call_event = next((event for event in events if event.name() == "graphbreak call"), None)
@@ -106,25 +107,8 @@ def _activity(event: Any) -> Activity:
 
 
 @contextlib.contextmanager
-def _silenced_stderr() -> Iterator[None]:
-    """Discard the standard error of the process, to which kineto writes when it starts and stops."""
-    stderr, devnull = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(devnull)
-
-
-@contextlib.contextmanager
-def _without_allocator_warnings() -> Iterator[None]:
-    """Delay the standard error of the process until the context ends, and drop the allocator's warnings.
-
-    While the profiler counts memory, the allocator writes a line if memory is freed that was allocated before it
-    (CPUAllocator.cpp in PyTorch). No setting of a running process prevents that.
-    """
+def _filtered_stderr(dropped: re.Pattern[bytes]) -> Iterator[None]:
+    """Delay the standard error of the process until the context ends, and drop the lines that match a pattern."""
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as written:
         os.dup2(written.fileno(), 2)
@@ -134,7 +118,7 @@ def _without_allocator_warnings() -> Iterator[None]:
             os.dup2(stderr, 2)
             written.seek(0)
             for line in written:
-                if not _ALLOCATOR_WARNING.search(line):
+                if not dropped.search(line):
                     os.write(stderr, line)
             os.close(stderr)
 
@@ -195,4 +179,4 @@ def _parsed_range(event: Any) -> Range | None:
     else:
         return None
     time = event.time_range
-    return Range(kind, name, float(time.start), float(time.end), event.thread, getattr(event, "sequence_nr", -1))
+    return Range(kind, name, float(time.start), float(time.end), event.thread)

@@ -1,4 +1,4 @@
-"""Run front ends isolated from the caches, tables and counters that the notebook's own functions use."""
+"""Run trials isolated from the caches, tables and counters that the notebook's own functions use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import Counter
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import forget_code, resume_codes
+from jupyter_graphbreak._torch_compat.compiled import cache_entries, forget_code, has_cached_code, resume_codes
 from jupyter_graphbreak._torch_compat.module_calls import while_converting
 from jupyter_graphbreak._torch_compat.patching import (
     observed_on_thread,
@@ -215,7 +215,7 @@ class ThreadCompilations:
         if versions is None or versions[0]() is not code:
             self._earlier_versions[id(code)] = (
                 weakref.ref(code),
-                {id(entry.guard_manager) for entry in _cache_entries(code)},
+                {id(entry.guard_manager) for entry in cache_entries(code)},
             )
         with _swapped_size_profile(self._profile):
             yield
@@ -233,7 +233,7 @@ class ThreadCompilations:
                 continue
             if not managers:
                 forget_code(code)
-            for entry in _cache_entries(code):
+            for entry in cache_entries(code):
                 if id(entry.guard_manager) not in managers:
                     _invalidate(entry)
             if managers:
@@ -262,7 +262,7 @@ def _emptied_guards() -> Iterator[None]:
     code, until these objects are deleted. A module or a class never is.
     """
     manager_class = getattr(importlib.import_module("torch._dynamo.guards"), "CheckFunctionManager", None)
-    if manager_class is None:  # a different torch
+    if manager_class is None:  # not in this PyTorch
         yield
         return
     managers: list[Any] = []
@@ -286,7 +286,7 @@ def forgotten_backends() -> Iterator[None]:
     context_class = getattr(module, "_TorchDynamoContext", None)
     if (
         cached_backends is None or context_class is None or not hasattr(module, "innermost_backend")
-    ):  # a different torch
+    ):  # not in this PyTorch
         yield
         return
     cached_before = frozenset(cached_backends)
@@ -303,14 +303,9 @@ def forgotten_backends() -> Iterator[None]:
             cached_backends.pop(number, None)
 
 
-def _cache_entries(code: CodeType) -> list[Any]:
-    read = getattr(importlib.import_module("torch._dynamo.eval_frame"), "_debug_get_cache_entry_list", None)
-    return list(read(code)) if read is not None else []
-
-
 def _allow_compiling(code: CodeType) -> None:
     """Make Dynamo compile code on which it may have given up."""
-    if _cache_entries(code):
+    if has_cached_code(code):
         _resume_compiling(code)
     else:
         forget_code(code)
@@ -341,7 +336,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
     def size_without_earlier(frame: Any, *args: Any, **kwargs: Any) -> Any:
         size = compute(frame, *args, **kwargs)
         managers = earlier_versions(frame.f_code)
-        entries = [entry for entry in _cache_entries(frame.f_code) if id(entry.guard_manager) in managers]
+        entries = [entry for entry in cache_entries(frame.f_code) if id(entry.guard_manager) in managers]
         reductions = dict.fromkeys(vars(size), len(entries))
         reductions["num_cache_entries_with_same_id_matched_objs"] = sum(
             sizes._has_same_id_matched_objs(frame, entry) for entry in entries

@@ -55,5 +55,5 @@ def in_place_change_count(tensor: torch.Tensor) -> int | None:
 
 
 def has_own_dispatch(kind: type[torch.Tensor]) -> bool:
-    """Return whether a class of tensors runs operations itself, so that its data may be anywhere."""
+    """Return whether a class of tensors has its own ``__torch_dispatch__``, so that its data may be anywhere."""
     return bool(kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__)

@@ -48,8 +48,8 @@ class Claim:
 
     def __init__(
         self,
-        on_fault: Callable[[str, Exception], None] | None = None,
-        on_submit: Callable[[FrameType], None] | None = None,
+        on_fault: Callable[[str, Exception], None] | None,
+        on_submit: Callable[[FrameType], None] | None,
     ) -> None:
         self.on_fault = on_fault
         self.on_submit = on_submit
@@ -253,9 +253,15 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
 
 
 def as_stdlib_function(function: Any, original: Any) -> Any:
-    """Make Dynamo treat a function as one of Python's own, which it recognizes by the file and does not trace."""
-    place = _code_of(original)
-    function.__code__ = function.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
+    """Make Dynamo treat a function as part of Python, which it recognizes by the file and does not trace.
+
+    Parameters
+    ----------
+    original : function
+        The function of Python whose file and line the given function gets.
+    """
+    code: CodeType = inspect.unwrap(original).__code__
+    function.__code__ = function.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
     skip_code = getattr(importlib.import_module("torch._dynamo.eval_frame"), "skip_code", None)
     if skip_code is not None:
         skip_code(function.__code__)
@@ -274,11 +280,6 @@ def break_at_call(function: Any) -> Iterator[None]:
         yield
     finally:
         ids.remove(id(function))
-
-
-def _code_of(function: Any) -> CodeType:
-    code: CodeType = inspect.unwrap(function).__code__
-    return code
 
 
 def _is_started_by_python() -> bool:

@@ -1,4 +1,4 @@
-"""Settings of PyTorch that a trial changes: for values closer to those of eager code, for memory, and for the cache."""
+"""Settings of PyTorch that a trial changes: for values closer to eager code, for memory, and for the caches on disk."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import contextlib
 import functools
 import importlib
 import re
+import sys
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from jupyter_graphbreak._torch_compat.patching import patched_on_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -186,3 +190,24 @@ class CacheSettings:
             inductor.patch({_CACHEABLE_OPERATIONS_SETTING: marked}),
         ):
             yield
+
+
+@contextlib.contextmanager
+def without_caches() -> Iterator[None]:
+    """Disable PyTorch's caches of compiled code, for reading and writing, while the context is open.
+
+    Inductor then puts its files into new folders, which it never removes; here they are removed at the end. Code that
+    was loaded from them still runs.
+    """
+    config: Any = importlib.import_module("torch._inductor.config")
+    if not hasattr(config, "force_disable_caches"):  # not in this PyTorch
+        yield
+        return
+    importlib.import_module("torch._inductor.compile_fx")
+    compile_fx = sys.modules["torch._inductor.compile_fx"]  # the package has a function of this name
+    with (
+        tempfile.TemporaryDirectory(prefix="graphbreak_", ignore_cleanup_errors=True) as folder,
+        patched_on_thread(compile_fx, "cache_dir", lambda: folder),
+        config.patch(force_disable_caches=True),
+    ):
+        yield

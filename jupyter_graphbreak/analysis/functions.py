@@ -1,4 +1,4 @@
-"""Find the last line of a function, and the lines that a function can reach again."""
+"""Find the first and the last line of a function, and the lines that a function can reach again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
     name : str
         The name in the code object, e.g. ``forward`` or ``<lambda>``.
     """
-    functions = ((_first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
+    functions = ((first_line(node), _last_line(node)) for node in ast.walk(tree) if _has_name(node, name))
     enclosing = [(first, last) for first, last in functions if first <= line <= last]
     return min(enclosing, key=lambda lines: lines[1] - lines[0])[1] if enclosing else None
 
@@ -72,13 +72,14 @@ def _has_name(node: ast.AST, name: str) -> bool:
     return kind is not None and isinstance(node, kind)
 
 
-def _first_line(node: ast.AST) -> int:
+def first_line(node: ast.AST) -> int:
+    """Return the first line of a statement, which may be that of a decorator."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([getattr(node, "lineno", 0), *(decorator.lineno for decorator in decorators)])
 
 
 def _last_line(node: ast.AST) -> int:
-    last: int = getattr(node, "end_lineno", None) or _first_line(node)
+    last: int = getattr(node, "end_lineno", None) or first_line(node)
     return last
 
 

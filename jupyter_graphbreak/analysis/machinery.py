@@ -14,7 +14,7 @@ _MACHINERY_FILES = (
 )  # fmt: skip
 _MACHINERY_FUNCTIONS = {("torch/nn/modules/module.py", name) for name in ("_wrapped_call_impl", "_call_impl")}
 #: Files that run a program; the stack outside them belongs to a different program.
-_RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/compiling/programs.py"}
+_RUNNER_FILES = {"runpy.py", "<frozen runpy>", "jupyter_graphbreak/commands/script.py"}
 
 
 def is_machinery(module_path: str | None, function: str) -> bool:

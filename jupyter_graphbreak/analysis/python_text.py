@@ -1,4 +1,4 @@
-"""Parse the text of a cell, or of a function without the rest of its file, as Python."""
+"""Parse the text of a cell, or of a function without the rest of its file, as Python; find the names that it binds."""
 
 from __future__ import annotations
 
@@ -55,6 +55,19 @@ def without_warnings() -> Iterator[None]:
         yield
     finally:
         warnings._showwarnmsg = original  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def names_bound_by(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node itself, without the nodes in it, binds or deletes in its scope."""
+    match node:
+        case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.MatchMapping(rest=str(name)):
+            yield name
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            yield name
+        case ast.alias(name=name, asname=asname):
+            yield asname or name.partition(".")[0]
 
 
 def _without_command(line: str) -> str:

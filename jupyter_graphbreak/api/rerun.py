@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 #: The time limit, in seconds, for measuring or checking.
 _TIME_LIMIT_S = 120.0
-#: The shares of the time for breaks: if the report also has recompiles, and if it has only recompiles.
+#: The share of the time for breaks if the report also has recompiles, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
 #: The share of the time limit after which no further entry is measured or checked, and few calls are timed.
 _SHARE_FOR_STARTING = 0.5
@@ -165,22 +165,17 @@ class Rerun:
         from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
         from jupyter_graphbreak.experiments.cost.startup import combined_startup
         from jupyter_graphbreak.experiments.trial.entry import backend_name
-        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, latest_start = _deadlines(seconds)
         costs, starts = [], []
         for entry in self._entries(latest_start, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._noting_failures(f"measuring {entry.function}"), limit_time(end):
+            with entry.set_up(), self._noting_failures(f"measuring {entry.function}", entry), limit_time(end):
                 results = [result for result in (self._found, self._found_for_recompiles) if result is not None]
                 remedied = {
                     ids: apply for result in results for ids, apply in result.entries_with_remedies(entry).items()
                 }
-                try:
-                    measured = measure_entry(entry, remedied, self.report, end=latest_start, find_cell=self._find_cell)
-                except TrialStoppedError as stopped:
-                    self._kept.leave_out(entry, stopped.effect)
-                    continue
+                measured = measure_entry(entry, remedied, self.report, end=latest_start, find_cell=self._find_cell)
                 costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:
@@ -199,7 +194,6 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.check.checking import check_instances, group_instances
-        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         end, latest_start = _deadlines(seconds)
         checks = []
@@ -208,12 +202,8 @@ class Rerun:
             if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):
-                try:
-                    checked = check_instances(groups[id(entry)], self.report, find_cell=self._find_cell)
-                    checks.append(checked.check)
-                except TrialStoppedError as stopped:
-                    self._kept.leave_out(entry, stopped.effect)
+            with entry.set_up(), self._noting_failures(f"checking {entry.function}", entry), limit_time(end):
+                checks.append(check_instances(groups[id(entry)], self.report, find_cell=self._find_cell).check)
         return self._update(replace(self.report, check=checks))
 
     @_collecting_faults
@@ -227,7 +217,6 @@ class Rerun:
         seconds : float or None
             The time limit; by default 120 seconds.
         """
-        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
         from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
 
@@ -244,15 +233,12 @@ class Rerun:
                     "its arguments."
                 )
             observed, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
-            with entry.set_up(), self._noting_failures(f"recording the values of {entry.function}"), limit_time(end):
-                try:
-                    values = values_of_entry(
-                        observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
-                    ).values
-                except TrialStoppedError as stopped:
-                    self._kept.leave_out(entry, stopped.effect)
-                    continue
-                entry_values.append(values)
+            activity = f"recording the values of {entry.function}"
+            with entry.set_up(), self._noting_failures(activity, entry), limit_time(end):
+                found = values_of_entry(
+                    observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
+                )
+                entry_values.append(found.values)
         self._notes += missing_lines(wanted_lines, entry_values, self.report)
         return self._update(replace(self.report, values=entry_values))
 
@@ -325,13 +311,21 @@ class Rerun:
             yield entry
 
     @contextlib.contextmanager
-    def _noting_failures(self, activity: str) -> Iterator[None]:
-        """Add a note instead of raising if an activity on an entry fails, so that the other entries still follow."""
+    def _noting_failures(self, activity: str, entry: Entry | None = None) -> Iterator[None]:
+        """Add a note instead of raising if an activity on an entry fails, so that the other entries still follow.
+
+        An entry that is stopped before it has an effect outside its copies is left out from now on.
+        """
+        from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+
         try:
             yield
         except TimeUpError:
             self._notes.append(f"{activity.capitalize()} took too long and was stopped.")
         except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
+            if isinstance(fault, TrialStoppedError) and entry is not None:
+                self._kept.leave_out(entry, fault.effect)
+                return
             self._notes.append(f"{activity.capitalize()} failed ({type(fault).__name__}: {fault}).")
 
     def _update(self, report: schema.Report) -> Report:

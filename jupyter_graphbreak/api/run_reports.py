@@ -57,19 +57,6 @@ def _library_versions(report: schema.Report) -> dict[str, str]:
     return versions
 
 
-def job_with(report: Report, folder: Path) -> Job | None:
-    """Return the job of this process and of the processes that wrote their traces into a folder; ``None`` if none did.
-
-    Parameters
-    ----------
-    report : Report
-        The report of this process, which comes first.
-    folder : Path
-        The folder from :func:`jupyter_graphbreak.recording.children.watched_children`.
-    """
-    return job_of(report, processes_in(folder))
-
-
 class ChildProcesses(NamedTuple):
     """The processes that this process started, and when each of them compiled, by the id of the process."""
 
@@ -78,7 +65,13 @@ class ChildProcesses(NamedTuple):
 
 
 def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildProcesses:
-    """Return the processes that wrote their traces into a folder, each with its report."""
+    """Return the processes that wrote their traces into a folder, each with its report.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder from :func:`jupyter_graphbreak.recording.children.watched_children`.
+    """
     from jupyter_graphbreak.trace.log_files import UnreadableTrace, trace_files
     from jupyter_graphbreak.trace.processes import read_processes
     from jupyter_graphbreak.trace.source_folders import SourceFolders

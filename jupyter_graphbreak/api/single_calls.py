@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.cost import EntryCost
 
 #: The time limit, in seconds, for measuring, checking or comparing front ends.
 _TIME_LIMIT_S = 120.0
@@ -144,35 +145,30 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     >>> measured.cost.entries[0].compiled.median_us  # doctest: +SKIP
     4207.0
     """
+    require_torch()
     from jupyter_graphbreak.analysis.priority import with_priorities
-    from jupyter_graphbreak.experiments.cost.entry_cost import device_of, entry_of, measure_entry
+    from jupyter_graphbreak.experiments.cost.entry_cost import device_of, measure_entry
     from jupyter_graphbreak.experiments.trial.entry import backend_name
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.report.cost import Cost
 
-    start = time.monotonic()
+    start, limit = time.monotonic(), _TIME_LIMIT_S if seconds is None else seconds
 
-    def measure_call() -> schema.Report:
-        entry = entry_of(fn, *args, **kwargs)
-        why_not_run = entry.why_not_run()
-        if why_not_run is not None:
-            return _empty_report(Diagnostic("warning", why_not_run))
-        limit = _TIME_LIMIT_S if seconds is None else seconds
+    def measured(entry: Entry) -> schema.Report:
         try:
             with limit_time(start + limit):
-                measured = measure_entry(entry, end=start + _SHARE_OF_CALLS * limit)
-        except TrialStoppedError as stopped:
-            report = _report_until_stopped(entry, stopped.effect)[0]
-            return msgspec.structs.replace(report, cost=Cost(device_of(entry), backend_name(entry.backend), []))
+                cost, report, _ = measure_entry(entry, end=start + _SHARE_OF_CALLS * limit)
         except Exception as error:
-            if is_internal(error) or _call_raises(entry):
+            if isinstance(error, TrialStoppedError) or is_internal(error) or _call_raises(entry):
                 raise
             note = f"Measuring was stopped: a repeated call raised {type(error).__name__}: {error}."
             return _empty_report(Diagnostic("warning", note))
-        cost = Cost(device_of(entry), backend_name(entry.backend), [measured.cost])
-        return with_priorities(msgspec.structs.replace(measured.report, cost=cost))
+        return with_priorities(msgspec.structs.replace(report, cost=cost_of(entry, [cost])))
 
-    return _reporting_failures("measuring", measure_call)
+    def cost_of(entry: Entry, costs: list[EntryCost]) -> Cost:
+        return Cost(device_of(entry), backend_name(entry.backend), costs)
+
+    return _analysed_call("measuring", fn, args, kwargs, measured, lambda entry: {"cost": cost_of(entry, [])})
 
 
 def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
@@ -207,25 +203,17 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     >>> jupyter_graphbreak.check(step, batch).check[0].equal  # doctest: +SKIP
     True
     """
+    require_torch()
     from jupyter_graphbreak.experiments.check.checking import check_entry
-    from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
-    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
 
-    def check_call() -> schema.Report:
-        entry = entry_of(fn, *args, **kwargs)
-        why_not_run = entry.why_not_run()
-        if why_not_run is not None:
-            return _empty_report(Diagnostic("warning", why_not_run))
-        try:
-            with limit_time(end):
-                checked = check_entry(entry)
-        except TrialStoppedError as stopped:
-            return msgspec.structs.replace(_report_until_stopped(entry, stopped.effect)[0], check=[])
-        return msgspec.structs.replace(checked.report, check=[checked.check])
+    def checked(entry: Entry) -> schema.Report:
+        with limit_time(end):
+            result = check_entry(entry)
+        return msgspec.structs.replace(result.report, check=[result.check])
 
-    return _reporting_failures("checking", check_call)
+    return _analysed_call("checking", fn, args, kwargs, checked, lambda _: {"check": []})
 
 
 def values(
@@ -270,29 +258,55 @@ def values(
     ('nan', 12)
     """
     require_torch()
-    from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
-    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
     from jupyter_graphbreak.experiments.values.finding import values_of_entry
     from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = [WantedLine.parse(text) for text in at]
 
-    def analyse() -> schema.Report:
+    def recorded(entry: Entry) -> schema.Report:
+        with limit_time(end):
+            found, report = values_of_entry(entry, lines=lines)
+        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [found], report)]
+        return msgspec.structs.replace(report, values=[found], diagnostics=[*report.diagnostics, *notes])
+
+    return _analysed_call("recording values", fn, args, kwargs, recorded, lambda _: {"values": []})
+
+
+def _analysed_call(
+    activity: str,
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    analyse: Callable[[Entry], schema.Report],
+    fields_if_stopped: Callable[[Entry], dict[str, Any]],
+) -> Report:
+    """Return the report of an analysis of one call.
+
+    Parameters
+    ----------
+    activity : str
+        A description of the analysis, for notes about errors.
+    analyse : callable
+        Analyses the entry of the call; it is not called if the call may not be repeated.
+    fields_if_stopped : callable
+        Returns the fields of the report if the call was stopped before it had an effect outside its copies.
+    """
+    from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
+    from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
+
+    def analysed() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         why_not_run = entry.why_not_run()
         if why_not_run is not None:
             return _empty_report(Diagnostic("warning", why_not_run))
         try:
-            with limit_time(end):
-                analysed = values_of_entry(entry, lines=lines)
+            return analyse(entry)
         except TrialStoppedError as stopped:
-            return msgspec.structs.replace(_report_until_stopped(entry, stopped.effect)[0], values=[])
-        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [analysed.values], analysed.report)]
-        diagnostics = [*analysed.report.diagnostics, *notes]
-        return msgspec.structs.replace(analysed.report, values=[analysed.values], diagnostics=diagnostics)
+            report, _ = _report_until_stopped(entry, stopped.effect)
+            return msgspec.structs.replace(report, **fields_if_stopped(entry))
 
-    return _reporting_failures("recording values", analyse)
+    return _reporting_failures(activity, analysed)
 
 
 def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:

@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.threads import claimed
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.api.rerun import Rerun, keep_for_analysis
-from jupyter_graphbreak.api.run_reports import job_with, report_of
+from jupyter_graphbreak.api.run_reports import job_of, processes_in, report_of
 from jupyter_graphbreak.compiling.compile_options import CompileOptions, ensure_compiled
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
@@ -78,7 +78,7 @@ class Run:
             self._rerun = Rerun(self._report, files, kept)
             self._report.reproduced_by(self._rerun.reproduce)
         if children is not None:
-            self.job = job_with(self._report, children)
+            self.job = job_of(self._report, processes_in(children))
 
     def give_up(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error that leaves the run without a report or a job."""
@@ -313,28 +313,6 @@ def _compiled_modules(recording: recorder.Recording) -> Iterator[None]:
         finally:
             with suppress_faults("describing what was compiled", recording.note_fault):
                 recording.note_compiled(describe_compiled(calls.compiled))
-
-
-def run_program_file(path: str, module: str | None = None, *, compiles_calls: bool) -> None:
-    """Run a program as ``__main__``, which remains in ``sys.modules``, and compile its calls if requested.
-
-    Parameters
-    ----------
-    path : str
-        The program's file; not used for a module.
-    module : str or None
-        The module to run, as with ``python -m``.
-    compiles_calls : bool
-        Whether to compile the modules and functions that the program calls.
-
-    Raises
-    ------
-    BaseException
-        Any exception that the program raises.
-    """
-    from jupyter_graphbreak.compiling.programs import run_as_main
-
-    run_as_main(path, module, routed=compiles_calls)
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

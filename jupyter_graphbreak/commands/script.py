@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import importlib.util
 import io
 import os
 import pkgutil
 import runpy
 import sys
+import types
+from importlib.abc import InspectLoader
+from importlib.machinery import SourcelessFileLoader
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -19,7 +25,8 @@ from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
+    from importlib.machinery import ModuleSpec
+    from types import CodeType, TracebackType
 
     from jupyter_graphbreak.api.watching import Run
     from jupyter_graphbreak.results import Job, Report
@@ -155,7 +162,7 @@ def run_program(
     **options
         The options of :func:`jupyter_graphbreak.capture`.
     """
-    from jupyter_graphbreak.api.watching import capture, run_program_file
+    from jupyter_graphbreak.api.watching import capture
 
     status = 0
     run = None
@@ -166,7 +173,7 @@ def run_program(
                 if module is None and not compiles and pkgutil.get_importer(file) is not None:
                     runpy.run_path(file, run_name="__main__")  # an archive
                 else:
-                    run_program_file(file, module, compiles_calls=compiles)
+                    _run_as_main(file, module, compiles_calls=compiles)
         except SystemExit as end:
             status = _exit_status(end.code)
         except KeyboardInterrupt:
@@ -178,6 +185,59 @@ def run_program(
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     return run, status
+
+
+def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None:
+    """Run a file, or a module as ``python -m`` does, as ``__main__``.
+
+    The module stays ``__main__``, because Dynamo looks globals up there when its functions run again.
+
+    Parameters
+    ----------
+    path : str
+        The file; not used for a module.
+    compiles_calls : bool
+        Whether to route the program's calls, so that the called modules and functions can be compiled.
+    """
+    spec = _spec_of(module) if module is not None else None
+    filename = str(spec.origin) if spec is not None else path
+    if compiles_calls:
+        from jupyter_graphbreak.compiling.routes import route_calls
+
+        tree = ast.parse(Path(filename).read_bytes(), filename)
+        route_calls(tree.body)
+        code = compile(tree, filename, "exec", dont_inherit=True)
+    else:
+        code = _code_of(spec, filename)
+    main = types.ModuleType("__main__")
+    vars(main).update(__file__=filename, __builtins__=__builtins__, __spec__=spec, __cached__=None)
+    if spec is not None:
+        vars(main).update(__package__=spec.parent, __loader__=spec.loader)
+        sys.argv[0] = filename
+    sys.modules["__main__"] = main
+    exec(code, vars(main))  # noqa: S102 - the program
+
+
+def _code_of(spec: ModuleSpec | None, filename: str) -> CodeType:
+    """Return the code of a module, which may lack a source, or of a file, which may be compiled already."""
+    if spec is not None and isinstance(spec.loader, InspectLoader):
+        code = spec.loader.get_code(spec.name)
+        if code is not None:
+            return code
+    if filename.endswith(".pyc"):
+        compiled = SourcelessFileLoader("__main__", filename).get_code("__main__")
+        if compiled is not None:
+            return compiled
+    return compile(Path(filename).read_bytes(), filename, "exec", dont_inherit=True)
+
+
+def _spec_of(module: str) -> ModuleSpec:
+    spec = importlib.util.find_spec(module)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{module}.__main__")
+    if spec is None or spec.origin is None:
+        raise ImportError(f"{module} cannot be run: it is a package without __main__")
+    return spec
 
 
 def _refuse_unreadable_patch(patch: str | None) -> None:
@@ -235,8 +295,6 @@ def _exit_status(code: Any) -> int:
 
 
 def _module_exists(module: str) -> bool:
-    import importlib.util
-
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as Python does
     try:
         return importlib.util.find_spec(module) is not None

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import sys
 import threading
+import traceback
 import types
 import warnings
 import weakref
@@ -116,7 +117,8 @@ class CompiledCalls:
         self._state = Interception()
         self._depth = 0
         self._roles: dict[types.CodeType, Role | None] = {}
-        self._roles_with: dict[Any, Role] = {}
+        #: The roles of calls by the code and the types of the arguments.
+        self._roles_by_types: dict[Any, Role] = {}
         self._cell: Callable[[], Any] | None = None
         self._caller: Callable[..., Any] | None = None
         self._traceable = TraceableCallables()
@@ -143,8 +145,9 @@ class CompiledCalls:
     def route(self, call: Any) -> Any:
         """Return what to call instead of a callable: itself, a copy with routed calls, or a wrapper that decides."""
         if (
-            self._depth > _MAX_DEPTH
-            or self._state.inside
+            not self._exit_stack.is_complete
+            or self._depth > _MAX_DEPTH
+            or self._state.is_inside_call
             or not may_be_compiled(call)
             or _is_compiled(call)
             or is_traced()
@@ -175,9 +178,9 @@ class CompiledCalls:
         if function is None:
             return role_with_arguments(call, args, kwargs)
         key = (function.__code__, tuple(map(type, args)), tuple((name, type(kwargs[name])) for name in sorted(kwargs)))
-        if key not in self._roles_with:
-            self._roles_with[key] = role_with_arguments(call, args, kwargs)
-        return self._roles_with[key]
+        if key not in self._roles_by_types:
+            self._roles_by_types[key] = role_with_arguments(call, args, kwargs)
+        return self._roles_by_types[key]
 
     def _plan(self, call: Any, *args: Any, **kwargs: Any) -> SubstituteCall:
         """Return the call to make for a routed call."""
@@ -244,13 +247,13 @@ class CompiledCalls:
         traceable = self._traceable.traceable(call, target)
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
-        self._state.inside = True
+        self._state.is_inside_call = True
         return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._leave_call)
 
     def _leave_call(self) -> None:
         """Update the state at the end of a substituted call."""
         self._depth -= 1
-        self._state.inside = False
+        self._state.is_inside_call = False
 
     def cell_caller(self, function: Callable[[], Any]) -> Callable[[], Any]:
         """Return a callable that calls the function of a cell, compiled if possible."""
@@ -271,19 +274,19 @@ class CompiledCalls:
 
     def _prepare(self) -> Callable[..., Any] | None:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""
-        if self._caller is None and self._exit_stack.complete:
+        if self._caller is None and self._exit_stack.is_complete:
             with deferred_interrupts():
                 fullgraph = self._options.fullgraph
                 semantics = functools.partial(while_converting, lambda _: eager_semantics(fullgraph=fullgraph))
                 self._exit_stack.enter("preserving eager semantics", semantics, None)
                 self._exit_stack.enter("placing warnings", warnings_at_own_lines, None)
                 self._exit_stack.enter("isolating the compilation", isolated_compilation, None)
-                if self._exit_stack.complete:
-                    self._exit_stack.complete = False  # a second attempt would also fail
+                if self._exit_stack.is_complete:
+                    self._exit_stack.is_complete = False  # a second attempt would also fail
                     with suppress_faults("preparing to compile", self._on_fault):
                         self_test_hiding()
                         self._caller = compile_caller(self._options.arguments())
-                        self._exit_stack.complete = True
+                        self._exit_stack.is_complete = True
         return self._caller
 
     def _add_compiled(self, target: Any) -> None:
@@ -302,12 +305,12 @@ class CompiledCalls:
         path = _name_in_callers(target) if self.filename is None else None
         compiled = CompiledCallable(reference, name, module_type, line, path)
         self.compiled.append(compiled)
-        self._compiled_by_key[_key(target)] = compiled
+        self._compiled_by_key[_identity(target)] = compiled
 
     def _find_compiled(self, target: Any) -> CompiledCallable | None:
         """Return the entry of a callable that was compiled before."""
-        entry = self._compiled_by_key.get(_key(target))
-        return entry if entry is not None and _is_same_object(entry.target(), target) else None
+        entry = self._compiled_by_key.get(_identity(target))
+        return entry if entry is not None and _identity(entry.target()) == _identity(target) else None
 
 
 def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) -> BaseException | None:
@@ -323,11 +326,9 @@ def _hide_compilation(error: BaseException, *, grad_mode: bool | None = None) ->
     return replacement
 
 
-def _only_hide_compiler(error: BaseException, **_: object) -> None:
-    hide_compiler(error)
-
-
-hide_compilation = with_fallback("restoring an error", _hide_compilation, _only_hide_compiler, report_to_run)
+hide_compilation = with_fallback(
+    "restoring an error", _hide_compilation, lambda error, **_: hide_compiler(error), report_to_run
+)
 
 
 def _restore_after_failure(grad_mode: bool, error: BaseException) -> BaseException | None:  # noqa: FBT001 - bound with functools.partial
@@ -354,7 +355,8 @@ def _name_of(function: Any) -> str:
     return name.rpartition("<locals>.")[2]
 
 
-def _key(target: Any) -> tuple[int, ...]:
+def _identity(target: Any) -> tuple[int, ...]:
+    """Return the ids that identify a callable, since each access to a method creates a new object."""
     if isinstance(target, types.MethodType):
         return id(target.__self__), id(target.__func__)
     return (id(target),)
@@ -367,37 +369,26 @@ def _is_compiled(call: Any) -> bool:
     return is_compiled(call)
 
 
-def _is_same_object(one: Any, other: Any) -> bool:
-    if isinstance(one, types.MethodType) and isinstance(other, types.MethodType):
-        return one.__self__ is other.__self__ and one.__func__ is other.__func__
-    return one is other
-
-
 def _no_object() -> None:
     return None
 
 
 def _name_in_callers(target: Any) -> str | None:
     """Return the expression that the outermost caller outside libraries uses for an object."""
-    own_code = (OWN_FOLDER, "<frozen")
-    callers: list[types.FrameType] = []
-    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no public way to find the caller
-    while frame is not None:
+    callers = []
+    for frame, _ in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         filename = frame.f_code.co_filename
-        if not filename.startswith(own_code) and not is_library(filename):
+        if not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename):
             callers.append(frame)
-        frame = frame.f_back
     paths = (path_to(target, {**caller.f_globals, **caller.f_locals}) for caller in reversed(callers))
     return next((path for path in paths if path is not None), None)
 
 
 def _line_of(filename: str) -> int | None:
     """Return the line that is running at the top level of a program."""
-    frame: types.FrameType | None = sys._getframe(1)  # noqa: SLF001 - there is no public way to find the caller
-    while frame is not None:
+    for frame, line in traceback.walk_stack(sys._getframe(1)):  # noqa: SLF001 - the only way to find the caller
         if frame.f_code.co_filename == filename and frame.f_code.co_name == "<module>":
-            return frame.f_lineno
-        frame = frame.f_back
+            return line
     return None
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call, has_skipped_forward
-from jupyter_graphbreak.analysis.python_text import without_warnings
+from jupyter_graphbreak.analysis.functions import first_line
+from jupyter_graphbreak.analysis.python_text import names_bound_by, without_warnings
 from jupyter_graphbreak.records.additions import CompiledForReport
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
@@ -130,9 +131,7 @@ def _first_line_if_bound(statements: list[ast.stmt], line: int, name: str) -> in
     root = name.partition(".")[0]
     for index, statement in enumerate(statements):
         if statement.lineno <= line <= (statement.end_lineno or statement.lineno):
-            first = min(
-                [statement.lineno, *(decorator.lineno for decorator in getattr(statement, "decorator_list", ()))]
-            )
+            first = first_line(statement)
             statements_on_line = [
                 other for other in statements if other.lineno <= line and (other.end_lineno or 0) >= first
             ]
@@ -144,15 +143,5 @@ def _first_line_if_bound(statements: list[ast.stmt], line: int, name: str) -> in
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:
-    for node in ast.walk(statement):
-        match node:
-            case ast.Name(id=found, ctx=ast.Store()) if found == name:
-                return True
-            case ast.FunctionDef(name=found) | ast.AsyncFunctionDef(name=found) | ast.ClassDef(name=found):
-                if found == name:
-                    return True
-            case ast.alias(name=found, asname=asname) if (asname or found.partition(".")[0]) == name:
-                return True
-            case _:
-                pass
-    return False
+    nodes = (node for node in ast.walk(statement) if not isinstance(getattr(node, "ctx", None), ast.Del))
+    return any(name in names_bound_by(node) for node in nodes)

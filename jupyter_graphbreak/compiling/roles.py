@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_own_call
-from jupyter_graphbreak.recording.targets import is_own, is_user_written
+from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_written
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -269,11 +269,7 @@ def _named_values(function: types.FunctionType, names: set[str]) -> Iterator[Any
     for name in names:
         if name in function.__globals__:
             yield function.__globals__[name]
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # an empty cell
-            continue
+    yield from closure_values(function)
 
 
 def _holds_tensor(value: Any, depth: int = 0) -> bool:

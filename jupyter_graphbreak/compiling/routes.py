@@ -14,6 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import report_to_run
+from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.analysis.python_text import without_warnings
 from jupyter_graphbreak.faults import with_fallback
 
@@ -140,10 +141,12 @@ def _find_code(module: types.CodeType, wanted_code: types.CodeType) -> types.Cod
 
 def _definition(tree: ast.AST, code: types.CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno:
-                return node
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name == code.co_name
+            and first_line(node) == code.co_firstlineno
+        ):
+            return node
     return None
 
 

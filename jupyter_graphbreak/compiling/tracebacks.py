@@ -233,12 +233,8 @@ def _is_carrier(entry: types.TracebackType) -> bool:
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is the function of the cell, or a resume function of it."""
     code = entry.tb_frame.f_code
-    is_function = is_resume(code.co_name) or bool(code.co_flags & _NEW_LOCALS)
+    is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and plain_function(code.co_name) == "<module>" and is_function
-
-
-#: Functions have this flag, modules do not (``inspect.CO_NEWLOCALS``).
-_NEW_LOCALS = 0x0002
 
 
 def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
@@ -362,8 +358,6 @@ def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None
                 return ast.UnaryOp(op, raiser)
             case ast.Compare(ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE()] as ops):
                 return ast.Compare(raiser, ops, [ast.Constant(0)])
-            case _:
-                pass
     return None
 
 

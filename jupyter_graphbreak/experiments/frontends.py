@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.frontends import Outcome, Raised
     from jupyter_graphbreak.report.schema import Report
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Program = Callable[..., Any]
     Capture = Callable[[Any, Arguments], Program]
 
@@ -78,15 +75,6 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
 
 
-def _capture_with_script(call: Any, _: Arguments) -> Program:
-    program: Program = torch.jit.script(call)
-    return program
-
-
-def _capture_with_symbolic_trace(call: Any, _: Arguments) -> Program:
-    return torch.fx.symbolic_trace(call)
-
-
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
     return torch.compile(call, backend=own_backend(backend), fullgraph=fullgraph)
 
@@ -109,8 +97,8 @@ def captures(backend: str) -> list[tuple[str, Capture]]:
     """
     return [
         ("torch.jit.trace", _capture_with_trace),
-        ("torch.jit.script", _capture_with_script),
-        ("torch.fx.symbolic_trace", _capture_with_symbolic_trace),
+        ("torch.jit.script", lambda call, _: torch.jit.script(call)),
+        ("torch.fx.symbolic_trace", lambda call, _: torch.fx.symbolic_trace(call)),
         ("torch.compile", functools.partial(_capture_with_compile, backend=backend, fullgraph=False)),
         ("torch.compile(fullgraph=True)", functools.partial(_capture_with_compile, backend=backend, fullgraph=True)),
         ("torch.export.export", functools.partial(_capture_with_export, strict=False)),
@@ -251,7 +239,13 @@ class Examination:
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, searched: bool) -> Verdict:
-        """Return the verdict on the front end."""
+        """Return the verdict on the front end.
+
+        Parameters
+        ----------
+        searched : bool
+            Whether the further inputs were derived from the first; a program may then refuse the special ones.
+        """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
         outcome: Outcome = "captures"
         if summary.breaks or summary.graphs > 1:

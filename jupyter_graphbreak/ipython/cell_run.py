@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,10 +15,9 @@ from jupyter_graphbreak import faults
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.ipython import calls
 from jupyter_graphbreak.ipython.cell.function import as_module_code
-from jupyter_graphbreak.ipython.cell.mentions import mentions_compile, notes_on_saving
+from jupyter_graphbreak.ipython.cell.mentions import mentioned_objects, mentions_compile, notes_on_saving
 from jupyter_graphbreak.ipython.cell.requests import read_explain_request
 from jupyter_graphbreak.ipython.cell.top_level import lines_with_tensor_operations
-from jupyter_graphbreak.ipython.namespace import objects_in_code
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.records.additions import ORIG_MOD
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -143,7 +143,7 @@ class CellRuns:
         namespace = self._shell.user_ns
         if mentions_compile(tree, namespace):
             return True
-        return "torch" in sys.modules and leads_to_compiled(objects_in_code(tree, namespace).values())
+        return "torch" in sys.modules and leads_to_compiled(mentioned_objects(tree, namespace).values())
 
     def runs_code(self, magic: str) -> bool:
         """Return whether a line magic runs code."""
@@ -165,7 +165,6 @@ class CellRuns:
 
         Parameters
         ----------
-        options : Options
         plan : str
             How the cell is run.
         reason : str
@@ -191,8 +190,8 @@ class CellRuns:
             raise AssertionError("an empty text is valid Python")
         if options.frontends and not calls.calls_of_last_function(tree, lambda _: True):
             raise UsageError(f"--frontends: the cell calls no function; {calls.HOW_TO_COMPARE}")
-        named_objects = objects_in_code(tree, self._shell.user_ns)
-        worth_showing = self._display_condition(plan) if only_torch else None
+        named_objects = mentioned_objects(tree, self._shell.user_ns)
+        worth_showing = functools.partial(_is_about_torch, plan) if only_torch else None
         observation = Observation(
             self._shell, self._cells, options, named_objects, self._live, self._running_cell_id(), worth_showing
         )
@@ -245,18 +244,6 @@ class CellRuns:
         """Return whether the cell should run again unchanged; only once after :meth:`begin_repeat`."""
         repeats, self._initial_state, self._repeats = self._repeats, None, False
         return repeats
-
-    def _display_condition(self, plan: Plan) -> Callable[[Report], bool]:
-        """Return a function that decides from the report whether the cell used PyTorch."""
-
-        def is_about_torch(report: Report) -> bool:
-            if plan == "unchanged":
-                return _has_dynamo_events(report)
-            return _involves_tensors(report) or any(
-                note.message.startswith(_NOTE_ON_LINES) for note in report.diagnostics
-            )
-
-        return is_about_torch
 
     def _running_cell_id(self) -> str | None:
         """Return the id of the running notebook cell, if the front end sends one (nbclient does not)."""
@@ -324,6 +311,13 @@ def _note_plan(observation: Observation, plan: Plan, reason: str) -> None:
             observation.note("info", note)
         case "calls":
             pass
+
+
+def _is_about_torch(plan: Plan, report: Report) -> bool:
+    """Return whether a cell that was run according to a plan used PyTorch."""
+    if plan == "unchanged":
+        return _has_dynamo_events(report)
+    return _involves_tensors(report) or any(note.message.startswith(_NOTE_ON_LINES) for note in report.diagnostics)
 
 
 def _has_dynamo_events(report: Report) -> bool:

@@ -17,6 +17,7 @@ from IPython.display import display
 
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
 from jupyter_graphbreak.ipython.calls import FrontendComparison, evaluate
+from jupyter_graphbreak.ipython.cell.mentions import mentioned_objects
 from jupyter_graphbreak.ipython.cell.rewriting import (
     MAGIC,
     CellRewriter,
@@ -25,7 +26,6 @@ from jupyter_graphbreak.ipython.cell.rewriting import (
 )
 from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.cell_run import CellRuns
-from jupyter_graphbreak.ipython.namespace import objects_in_code
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.ipython.options import read_options
 from jupyter_graphbreak.ipython.output import LiveOutputs
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.ipython.options import Options
 
 _LOADED: dict[int, CompileExplain] = {}
-
-
-def _do_nothing(*_: object, **__: object) -> None:
-    return None
 
 
 def load(shell: InteractiveShell) -> None:
@@ -120,15 +116,11 @@ def _is_repeating() -> bool:
     return _loaded_magic().runs.is_repeating()
 
 
-def _return_false() -> bool:
-    return False
-
-
-begin = with_fallback("watching the cell", _begin, _do_nothing, reraised=(UsageError,))
+begin = with_fallback("watching the cell", _begin, lambda *_: None, reraised=(UsageError,))
 cell_caller = with_fallback("compiling the cell", _cell_caller, _uncompiled_cell_caller)
 trim_traceback = with_fallback("hiding the frames of the compiler", _trim_traceback, _strip_own_frame)
-begin_repeat = with_fallback("running the cell again", _begin_repeat, _return_false)
-is_repeating = with_fallback("running the cell again", _is_repeating, _return_false)
+begin_repeat = with_fallback("running the cell again", _begin_repeat, lambda: False)
+is_repeating = with_fallback("running the cell again", _is_repeating, lambda: False)
 #: The values of cells that run as functions, until they are displayed.
 values: list[Any] = []
 
@@ -165,7 +157,7 @@ class CompileExplain(Magics):
                 self._add_transformer,
                 lambda: shell.ast_transformers.append(self._ast_transformer),
             ),
-            "pre_run_cell": with_fallback("reading the request", self.runs.read_request, _do_nothing),
+            "pre_run_cell": with_fallback("reading the request", self.runs.read_request, lambda _: None),
             "post_run_cell": with_fallback("making the report", self.runs.end, self.runs.drop),
         }
 
@@ -344,7 +336,7 @@ def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, li
     observation: Observation | None = None
     with suppress_faults("watching the call", reraised=(UsageError,)):
         cells.note_calling_cell()
-        observation = Observation(shell, cells, options, objects_in_code(tree, shell.user_ns), live)
+        observation = Observation(shell, cells, options, mentioned_objects(tree, shell.user_ns), live)
     if observation is None:
         function, arguments, keywords = evaluate(calls[0], shell.user_ns)
         return function(*arguments, **keywords)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.error import UsageError
 from IPython.display import display
+from msgspec.structs import replace
 
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
@@ -22,7 +23,6 @@ from jupyter_graphbreak.results import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from IPython.core.interactiveshell import InteractiveShell
@@ -177,10 +177,9 @@ class Observation:
         """Compile the calls of the code from now on."""
         from jupyter_graphbreak.compiling.compiled_calls import compiled_calls
 
-        def open_compiled_calls() -> AbstractContextManager[CompiledCalls]:
-            return compiled_calls(self.options.compile_options(), self.note_fault, self._cells.running)
-
-        self._calls = self._exit_stack.enter("compiling what the cell calls", open_compiled_calls, None)
+        options, filename = self.options.compile_options(), self._cells.running
+        open_calls = functools.partial(compiled_calls, options, self.note_fault, filename)
+        self._calls = self._exit_stack.enter("compiling what the cell calls", open_calls, None)
 
     def _note_compiled(self) -> None:
         """Record the code that was compiled for the report."""
@@ -245,8 +244,6 @@ class Observation:
         KeyboardInterrupt
             The deferred interrupt.
         """
-        from msgspec.structs import replace
-
         report_and_files: list[tuple[Report, dict[str, str]]] = []
         interrupt: KeyboardInterrupt | None = None
         try:
@@ -297,8 +294,6 @@ class Observation:
 
     def report_failure(self, activity: str, fault: Exception) -> None:
         """Note an error that prevents a report, and show the error instead."""
-        from msgspec.structs import replace
-
         self.note_fault(activity, fault)
         if self._output is not None:
             report = replace(self._empty_report(None), diagnostics=list(self._faults))
@@ -338,8 +333,6 @@ class Observation:
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
         """Rerun entries on copies, with their output hidden, and return the report with the results."""
-        from msgspec.structs import replace
-
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
@@ -405,8 +398,6 @@ class Observation:
 
     def _report(self, error: BaseException | None, finish: Callable[[Report], Report]) -> tuple[Report, dict[str, str]]:
         """Return the report and the files of its sources, or an empty report if it cannot be created."""
-        from msgspec.structs import replace
-
         from jupyter_graphbreak.api.run_reports import report_of
 
         report, files = None, dict[str, str]()
@@ -422,8 +413,6 @@ class Observation:
 
     def _with_job(self, report: Report) -> tuple[Report, Job | None]:
         """Return the report, and the job of the kernel with the processes that the cell started, if any."""
-        from msgspec.structs import replace
-
         from jupyter_graphbreak.api.run_reports import job_of
 
         with suppress_faults("joining the reports of several processes", self.note_fault):
@@ -432,8 +421,6 @@ class Observation:
 
     def _show_failed_start(self, error: BaseException) -> None:
         """Undo everything, and show that the run could not begin."""
-        from msgspec.structs import replace
-
         with deferred_interrupts():
             self.undo()
             if isinstance(error, Exception) and not isinstance(error, UsageError):
@@ -450,8 +437,6 @@ class Observation:
 
     def _show_comparison(self, report: Report) -> None:
         """Compare the front ends, if the run succeeded, and show the table above the report."""
-        from msgspec.structs import replace
-
         from jupyter_graphbreak._torch_compat.default_device import default_device
 
         fault_count = len(self._faults)
@@ -510,13 +495,13 @@ def _patches_to_try(options: Options) -> list[Patch]:
 
 def _choose_default_device(options: Options, named_objects: dict[str, Any]) -> DeviceChoice:
     from jupyter_graphbreak._torch_compat.configuration import backends, modes
-    from jupyter_graphbreak._torch_compat.default_device import cuda_devices
-    from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
+    from jupyter_graphbreak._torch_compat.default_device import CudaDevices, cuda_devices
+    from jupyter_graphbreak.ipython.options import choose_device
     from jupyter_graphbreak.recording.targets import with_used_globals
 
     if options.backend is not None and options.backend not in (known := backends()):
         raise UsageError(f"unknown backend {options.backend!r}: use one of {', '.join(known)}")
     if options.mode is not None and options.mode not in (known := modes()):
         raise UsageError(f"unknown mode {options.mode!r}: use one of {', '.join(known)}")
-    names, current, why_none = cuda_devices() if options.device != "cpu" else ([], 0, "")
-    return choose_device(options.device, CudaDevices(names, current, why_none), with_used_globals(named_objects))
+    cuda = cuda_devices() if options.device != "cpu" else CudaDevices()
+    return choose_device(options.device, cuda, with_used_globals(named_objects))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
+    from jupyter_graphbreak._torch_compat.default_device import CudaDevices
     from jupyter_graphbreak.compiling.compile_options import CompileOptions
 
 _DEVICE_PATTERN = re.compile(r"auto|cpu|cuda(?::\d+)?")
@@ -156,14 +157,6 @@ def _refuse_unknown_lines(at: list[str]) -> None:
             WantedLine.parse(text)
         except ValueError as error:
             raise UsageError(f"--at {error}") from None
-
-
-class CudaDevices(msgspec.Struct, frozen=True):
-    """The CUDA devices of the kernel: their names, the index of the current one, and the reason if there are none."""
-
-    names: list[str] = []
-    current: int = 0
-    why_none: str = "no CUDA device is visible to this kernel"
 
 
 class DeviceChoice(msgspec.Struct, frozen=True):

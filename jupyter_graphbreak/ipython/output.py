@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Diagnostic, Report
     from jupyter_graphbreak.results import Job
 
+#: The maximum number of outputs with live widgets.
+_MAX_LIVE_OUTPUTS = 100
+
 
 class Output:
     """The output of a run: shown at the start if it can be updated, and completed at the end.
@@ -154,7 +157,8 @@ class Output:
             bundle = _fallback_bundle(
                 report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"]
             )
-        self._show_final(bundle)
+        with suppress_faults("showing the report"):
+            _show(update_display if self._is_shown else display, bundle, self._id)
 
     def release(self, *, replaced: bool) -> None:
         """Close the widget and release the report that it shows.
@@ -178,22 +182,11 @@ class Output:
             widget.close()
             layout.close()
 
-    def _show_final(self, bundle: dict[str, Any]) -> None:
-        with suppress_faults("showing the report"):
-            _show(update_display if self._is_shown else display, bundle, self._id)
-
 
 class LiveOutputs:
-    """The outputs with live widgets; a long session releases the oldest ones.
+    """The outputs with live widgets; a long session releases the oldest ones."""
 
-    Parameters
-    ----------
-    max_count : int
-        The maximum number of live outputs.
-    """
-
-    def __init__(self, max_count: int = 100) -> None:
-        self._max_count = max_count
+    def __init__(self) -> None:
         self._outputs: list[tuple[str | None, Output]] = []  # with the front end's id of the cell
 
     def add(self, output: Output, cell_id: str | None) -> None:
@@ -205,7 +198,7 @@ class LiveOutputs:
 
     def make_room(self) -> None:
         """Release the oldest outputs before a new one is shown."""
-        while len(self._outputs) >= self._max_count:
+        while len(self._outputs) >= _MAX_LIVE_OUTPUTS:
             _, oldest = self._outputs.pop(0)
             oldest.release(replaced=False)
 

@@ -76,8 +76,6 @@ class ProgressMeter:
                 self._breaks.add((record.payload or "").partition("\n")[0])
             case "compilation_metrics":
                 self._function = None
-            case _:
-                pass
 
     def _run(self) -> None:
         while not self._is_done.wait(INTERVAL_S):

@@ -76,7 +76,7 @@ class Recording:
         self._running = running
         self._lock = threading.Lock()
         self._start = time.perf_counter()
-        self._lost: set[str] = set()
+        self._noted_errors: set[str] = set()
         self._compiled_calls = False
 
     def add(self, addition: Addition) -> None:
@@ -107,16 +107,15 @@ class Recording:
 
     def note_lost(self, kind: str, error: Exception) -> None:
         """Add a note that an entry of the trace is missing, once per kind and error."""
-        message = f"An entry of the trace ({kind}) was lost: {type(error).__name__}: {error}."
-        if message not in self._lost:
-            self._lost.add(message)
-            self.note("error", message)
+        self._note_error_once(f"An entry of the trace ({kind}) was lost: {type(error).__name__}: {error}.")
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Add a note about an internal error, once per error."""
-        sentence = faults.internal_error(activity, fault)
-        if sentence not in self._lost:
-            self._lost.add(sentence)
+        self._note_error_once(faults.internal_error(activity, fault))
+
+    def _note_error_once(self, sentence: str) -> None:
+        if sentence not in self._noted_errors:
+            self._noted_errors.add(sentence)
             self.note("error", sentence)
 
     def describe_device(self, device: Device) -> None:
@@ -190,9 +189,10 @@ class Recording:
         return [_record_of(addition) for addition in (*sources, summary)]
 
     def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
+        """Return the code that Dynamo still knows; ``None`` if unknown, so that runs compare less well."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
-        return None  # comparisons of runs are then less certain
+        return None
 
     def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
@@ -254,7 +254,7 @@ def record(
     require_torch()
     recording = Recording(find_cell, on_record, running)
     earlier_codes: list[ref[CodeType]] | None = None
-    count_compilations: Callable[[], int | None] = _unknown_count
+    count_compilations: Callable[[], int | None] | None = None
     try:
         with (
             claimed(recording.note_fault) as claim,
@@ -272,11 +272,8 @@ def record(
         recording.fail(error)
         raise
     finally:
-        recording._finish(count_compilations(), earlier_codes)  # noqa: SLF001 - same module
-
-
-def _unknown_count() -> int | None:
-    return None
+        compilation_count = count_compilations() if count_compilations is not None else None
+        recording._finish(compilation_count, earlier_codes)  # noqa: SLF001 - same module
 
 
 @contextlib.contextmanager
@@ -284,12 +281,12 @@ def _earlier_codes(on_fault: faults.OnFault) -> Iterator[list[ref[CodeType]] | N
     """Yield the code objects that Dynamo knows now, ``None`` if they are unknown; see :func:`known_codes`."""
     with contextlib.ExitStack() as stack:
         earlier_codes = None
-        unknown_torch = contextlib.suppress(AttributeError)
-        with (
-            unknown_torch,
-            faults.suppress_faults("listing known code", on_fault, reraised=(AttributeError,)),
-        ):
+        try:
             earlier_codes = stack.enter_context(known_codes())
+        except AttributeError:  # not in this PyTorch
+            pass
+        except Exception as fault:  # noqa: BLE001 - the user's program must not notice us
+            faults.report_fault("listing known code", fault, on_fault)
         yield earlier_codes
 
 

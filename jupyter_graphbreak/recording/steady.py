@@ -29,14 +29,14 @@ class GuardedExitStack:
 
     Attributes
     ----------
-    complete : bool
+    is_complete : bool
         Whether all contexts could be entered.
     """
 
     def __init__(self, on_fault: Callable[[str, Exception], None]) -> None:
         self._on_fault = on_fault
         self.contexts = contextlib.ExitStack()
-        self.complete = True
+        self.is_complete = True
 
     def enter(self, activity: str, make_context: Callable[[], AbstractContextManager[_T]], default: _T) -> _T:
         """Create a context and enter it.
@@ -48,13 +48,13 @@ class GuardedExitStack:
         make_context : callable
             Creates the context.
         default
-            The value to return if the context cannot be entered; ``complete`` becomes false.
+            The value to return if the context cannot be entered; ``is_complete`` becomes false.
         """
         try:
             context = make_context()
             value = context.__enter__()
         except Exception as fault:  # noqa: BLE001 - an internal error must not prevent the user's code from running
-            self.complete = False
+            self.is_complete = False
             self._on_fault(activity, fault)
             return default
         self.undo_last(activity, functools.partial(context.__exit__, None, None, None))

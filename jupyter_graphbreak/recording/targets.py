@@ -59,7 +59,7 @@ def leads_to_compiled(values: Iterable[Any]) -> bool:
     """Return whether any of the objects is compiled or ``torch.compile``, or uses an object that is."""
     return any(
         compiled.is_torch_compile(value) or (is_compiled(value) and not compiled.is_dynamo_disabled(value))
-        for value in _walk_objects(values)
+        for value in reachable_objects(*values)
     )
 
 
@@ -82,22 +82,19 @@ def forget_everything() -> None:
     torch.compiler.reset()
 
 
-def reachable_objects(*values: Any) -> Iterator[Any]:
-    """Yield the functions, modules and instances that the objects use, directly or indirectly."""
-    yield from _walk_objects(values)
-
-
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
     """Yield the code objects of the functions that the objects use, except those of PyTorch and numpy."""
     yield from _codes(
-        value for value in _walk_objects(values) if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
+        value
+        for value in reachable_objects(*values)
+        if not _is_foreign(value) and not compiled.is_dynamo_disabled(value)
     )
 
 
 def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
     """Return the module and own name of each function that the objects use, by the global name that refers to it."""
     functions: dict[str, tuple[str, str]] = {}
-    for value in _walk_objects(values):
+    for value in reachable_objects(*values):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, referenced in _globals(value).items():
                 if is_instance(referenced, types.FunctionType | types.BuiltinFunctionType):
@@ -108,7 +105,7 @@ def functions_by_name(values: Iterable[Any]) -> dict[str, tuple[str, str]]:
 def with_used_globals(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the named objects, and the globals that their functions use directly or indirectly."""
     names = dict(values)
-    for value in _walk_objects(values.values()):
+    for value in reachable_objects(*values.values()):
         if is_instance(value, types.FunctionType) and not _is_foreign(value):
             for name, referenced in _globals(value).items():
                 names.setdefault(name, referenced)
@@ -129,7 +126,7 @@ def names_not_compiled_again(values: Mapping[str, Any], started: Iterable[tuple[
     names = []
     for name, value in values.items():
         inner = compiled.compiled_callable(value)
-        codes = list(_codes(_walk_objects([inner]))) if inner is not None else []
+        codes = list(_codes(reachable_objects(inner))) if inner is not None else []
         is_fresh = any((code.co_name, code.co_filename, code.co_firstlineno) in compiled_now for code in codes)
         if codes and not is_fresh and any(compiled.has_cached_code(code) for code in codes):
             names.append(name)
@@ -175,8 +172,8 @@ def _implementations(value: Any) -> Iterator[Any]:
         yield from python_kernels()
 
 
-def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the functions, modules and instances that objects use through closures, attributes and global names."""
+def reachable_objects(*values: Any) -> Iterator[Any]:
+    """Yield the functions, modules and instances that objects use, through closures, attributes and global names."""
     seen: set[int] = set()
     searched = 0
     pending = [(value, 0) for value in values]
@@ -201,7 +198,7 @@ def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
             if not _is_foreign(value):
                 pending += [(referenced, depth + 1) for referenced in _references(value)]
             elif _package_of(value) in _DECORATING_PACKAGES:
-                pending += [(referenced, depth + 1) for referenced in _closure_values(value)]
+                pending += [(referenced, depth + 1) for referenced in closure_values(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
@@ -245,16 +242,16 @@ def _members(class_: type) -> Iterator[Any]:
             yield member
 
 
-def _closure_values(function: types.FunctionType) -> Iterator[Any]:
-    """Yield the objects in the closure of a function."""
-    for cell in function.__closure__ or ():
+def closure_values(function: Any) -> Iterator[Any]:
+    """Yield the objects in the closure of a function; none for an object without a closure."""
+    for cell in getattr(function, "__closure__", None) or ():
         with contextlib.suppress(ValueError):  # an empty cell
             yield cell.cell_contents
 
 
 def _references(function: types.FunctionType) -> Iterator[Any]:
     """Yield the objects that a function references: closure, defaults, wrapped function, globals in its code."""
-    yield from _closure_values(function)
+    yield from closure_values(function)
     yield from function.__defaults__ or ()
     if hasattr(function, "__wrapped__"):
         yield function.__wrapped__

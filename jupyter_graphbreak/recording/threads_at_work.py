@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import traceback
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING
@@ -11,8 +12,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-    from types import FrameType
+    from collections.abc import Container
 
 
 def thread_at_work(filenames: Container[str] = ()) -> str | None:
@@ -28,7 +28,8 @@ def thread_at_work(filenames: Container[str] = ()) -> str | None:
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for number, frame in sys._current_frames().items():  # noqa: SLF001 - there is no public way
-        if number != get_ident() and any(_is_user_code(file, filenames) for file in _files(frame)):
+        files = (outer.f_code.co_filename for outer, _ in traceback.walk_stack(frame))
+        if number != get_ident() and any(_is_user_code(file, filenames) for file in files):
             return names.get(number, "unknown")
     for thread in threading.enumerate():
         code = getattr(getattr(thread, "function", None), "__code__", None)
@@ -37,18 +38,10 @@ def thread_at_work(filenames: Container[str] = ()) -> str | None:
     return None
 
 
-def _files(frame: FrameType | None) -> Iterator[str]:
-    while frame is not None:
-        yield frame.f_code.co_filename
-        frame = frame.f_back
-
-
 def _is_user_code(filename: str, filenames: Container[str]) -> bool:
     if filename in filenames:
         return True
-    return not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename) and _is_source(filename)
-
-
-def _is_source(filename: str) -> bool:
-    """Return whether a file may be the user's code, and not a script that starts a kernel or a test runner."""
-    return Path(filename).suffix in {".py", ""} and Path(filename).parent.name != Path(sys.executable).parent.name
+    path = Path(filename)
+    starts_program = path.parent.name == Path(sys.executable).parent.name  # a kernel, or a test runner
+    is_own = not filename.startswith((OWN_FOLDER, "<frozen")) and not is_library(filename)
+    return is_own and path.suffix in {".py", ""} and not starts_program

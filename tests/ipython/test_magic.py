@@ -413,7 +413,7 @@ MAGIC_FUNCTIONS = (
     "magic:_begin",
     "magic:_cell_caller",
     "options:read_options",
-    "cell_run:objects_in_code",
+    "cell_run:mentioned_objects",
     "cell_run:_note_plan",
     "cell_run:as_module_code",
     "cell_run:CellRuns.read_request",

@@ -24,7 +24,7 @@ def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
     ----------
     mark : callable
         Called while code is created, as part of the compiler; returns the function that the code calls, which must be
-        passed to :func:`skip_functions`.
+        passed to :func:`~jupyter_graphbreak._torch_compat.compiled.skip_functions`.
     """
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
     handle = convert_frame.register_bytecode_hook(lambda _, code: _with_marks(code, mark))
@@ -32,13 +32,6 @@ def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
         yield
     finally:
         handle.remove()
-
-
-def skip_functions(*functions: Callable[..., Any]) -> None:
-    """Make Dynamo skip functions that run within code that it compiled."""
-    skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
-    for function in functions:
-        skip_code(function.__code__)
 
 
 def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType | None:

@@ -15,7 +15,7 @@ from jupyter_graphbreak._torch_compat.compiled import has_cached_code
 from jupyter_graphbreak._torch_compat.configuration import dynamo_settings
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.observer import watched, watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     code_number,
     code_object,
@@ -41,6 +41,7 @@ from jupyter_graphbreak.records.additions import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
@@ -52,8 +53,7 @@ _WRAPPER_MODULE = "torch._dynamo.external_utils"
 _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
 
-@contextlib.contextmanager
-def watch_starts(observer: Observer) -> Iterator[None]:
+def watch_starts(observer: Observer) -> AbstractContextManager[None]:
     """Record the caller of a frame, its resume function, and the settings for its compilation."""
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
@@ -75,8 +75,7 @@ def watch_starts(observer: Observer) -> Iterator[None]:
         return FrameStarted(**identity(code), stack=program_stack(), fullgraph_site=site, module=module)
 
     hook = watched(_hide_our_frames(module.log_dynamo_start), observer, before=observation)
-    with patched(module, "log_dynamo_start", hook):
-        yield
+    return patched(module, "log_dynamo_start", hook)
 
 
 def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
@@ -123,14 +122,12 @@ def _hide_our_frames(original: Callable[..., Any]) -> Callable[..., Any]:
     return log_dynamo_start
 
 
-@contextlib.contextmanager
-def watch_breaks(observer: Observer) -> Iterator[None]:
+def watch_breaks(observer: Observer) -> AbstractContextManager[None]:
     """Record the exact expression of a break, and the settings in force at it."""
     module = importlib.import_module(_SYMBOLIC_CONVERT)
     # It is a method of the tracer since torch 2.10, and was a function of the module before.
     owner = module.InstructionTranslatorBase if hasattr(module.InstructionTranslatorBase, "log_graph_break") else module
-    with patched(owner, "log_graph_break", watched_log_graph_break(owner.log_graph_break, observer)):
-        yield
+    return patched(owner, "log_graph_break", watched_log_graph_break(owner.log_graph_break, observer))
 
 
 def watched_log_graph_break(original: Callable[..., Any], observer: Observer) -> Callable[..., Any]:
@@ -167,8 +164,7 @@ def watched_log_graph_break(original: Callable[..., Any], observer: Observer) ->
     return watched(original, observer, before=observation)
 
 
-@contextlib.contextmanager
-def watch_failures(observer: Observer) -> Iterator[None]:
+def watch_failures(observer: Observer) -> AbstractContextManager[None]:
     """Record the place of an error without a break event, and whether it reached the user."""
     module = importlib.import_module(_CONVERT_FRAME)
 
@@ -191,8 +187,7 @@ def watch_failures(observer: Observer) -> Iterator[None]:
             raised=_reaches_user(error, strict=bool(one_graph) or bool(setting)),
         )
 
-    with patched(module, "exception_handler", watched(module.exception_handler, observer, before=observation)):
-        yield
+    return watching_calls(module, "exception_handler", observer, before=observation)
 
 
 def _reaches_user(error: BaseException, *, strict: bool) -> bool:
@@ -214,8 +209,7 @@ def _error_on_graph_break() -> bool | None:
     return bool(read()) if read is not None else None
 
 
-@contextlib.contextmanager
-def watch_resumes(observer: Observer) -> Iterator[None]:
+def watch_resumes(observer: Observer) -> AbstractContextManager[None]:
     """Record the break that created a resume function, the line where it resumes, and whether the function is new."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache
     function = inspect.getattr_static(cache, "lookup").__func__
@@ -239,10 +233,8 @@ def watch_resumes(observer: Observer) -> Iterator[None]:
             enters=code_number(inner_codes[-1]) if inner_codes else None,
         )
 
-    with patched(
-        cache, "lookup", classmethod(watched(function, observer, before=keep_known_functions, after=observation))
-    ):
-        yield
+    hook = watched(function, observer, before=keep_known_functions, after=observation)
+    return patched(cache, "lookup", classmethod(hook))
 
 
 @contextlib.contextmanager
@@ -268,7 +260,7 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
         return GraphStacks(stacks=list(stacks), ops=ops, reason=reason)
 
     with (
-        patched(graphs, "create_node", watched(graphs.create_node, observer, after=keep_stack)),
-        patched(graphs, "call_user_compiler", watched(graphs.call_user_compiler, observer, before=observation)),
+        watching_calls(graphs, "create_node", observer, after=keep_stack),
+        watching_calls(graphs, "call_user_compiler", observer, before=observation),
     ):
         yield

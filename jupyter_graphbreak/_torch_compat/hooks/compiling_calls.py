@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
 from jupyter_graphbreak.records.additions import CompiledAgain, FullgraphSite
 from jupyter_graphbreak.records.attributes import attribute_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import FrameType
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 
-@contextlib.contextmanager
-def watch_fullgraph(observer: Observer) -> Iterator[None]:
+def watch_fullgraph(observer: Observer) -> AbstractContextManager[None]:
     """Record the torch.compile(fullgraph=True) in force."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
@@ -36,23 +33,19 @@ def watch_fullgraph(observer: Observer) -> Iterator[None]:
         if site is not None:
             _SITES[call.argument("self")] = site
 
-    with patched(context, "__init__", watched(context.__init__, observer, after=observation)):
-        yield
+    return watching_calls(context, "__init__", observer, after=observation)
 
 
 def fullgraph_site(observer: Observer) -> FullgraphSite | None:
     """Return the torch.compile call around the frame that is being compiled, and the function that it compiles."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename.endswith("eval_frame.py") and frame.f_code.co_name == "compile_wrapper":
-            context, compiled = observer.local_variable(frame, "self"), observer.local_variable(frame, "fn")
-            return FullgraphSite(_SITES.get(context) if context is not None else None, wrapped_code(compiled))
-        frame = frame.f_back
-    return None
+    wrapper = next(enclosing_compiled_calls(sys._getframe(1)), None)
+    if wrapper is None:
+        return None
+    context, compiled = observer.local_variable(wrapper, "self"), observer.local_variable(wrapper, "fn")
+    return FullgraphSite(_SITES.get(context) if context is not None else None, wrapped_code(compiled))
 
 
-@contextlib.contextmanager
-def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
+def watch_repeated_compiling(observer: Observer) -> AbstractContextManager[None]:
     """Record calls of torch.compile on something that is already compiled."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
     module_class = importlib.import_module("torch.nn").Module
@@ -71,8 +64,7 @@ def watch_repeated_compiling(observer: Observer) -> Iterator[None]:
             site=site,
         )
 
-    with patched(context, "__call__", watched(context.__call__, observer, after=observation)):
-        yield
+    return watching_calls(context, "__call__", observer, after=observation)
 
 
 def _is_compiled(value: Any) -> bool:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak.records.additions import CudagraphSkipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
@@ -20,8 +18,7 @@ if TYPE_CHECKING:
 _SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
 
 
-@contextlib.contextmanager
-def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
+def watch_cudagraph_skips(observer: Observer) -> AbstractContextManager[None]:
     """Record the graphs that run without a CUDA graph, and the reasons."""
     module = importlib.import_module("torch._inductor.cudagraph_utils")
     getattr(module, _SKIP_LOGGER)  # fails if it is missing
@@ -32,6 +29,4 @@ def watch_cudagraph_skips(observer: Observer) -> Iterator[None]:
         reason = observer.local_variable(call.caller, "msg")
         return CudagraphSkipped(reason=reason) if isinstance(reason, str) else None
 
-    hook = watched(module.get_metrics_context, observer, before=observation)
-    with patched(module, "get_metrics_context", hook):
-        yield
+    return watching_calls(module, "get_metrics_context", observer, before=observation)

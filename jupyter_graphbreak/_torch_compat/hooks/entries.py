@@ -9,6 +9,8 @@ import threading
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
 from jupyter_graphbreak._torch_compat.compiled import (
     CompileArguments,
@@ -16,23 +18,21 @@ from jupyter_graphbreak._torch_compat.compiled import (
     has_cached_code,
     innermost_backend,
 )
-from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watched
+from jupyter_graphbreak._torch_compat.hooks.observer import Observer, watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import frames_outward
-from jupyter_graphbreak._torch_compat.module_calls import call_compiled, callable_of
-from jupyter_graphbreak._torch_compat.patching import patched
+from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME, call_compiled, callable_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from types import CodeType, FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Emit, WatchedCall
 
 #: The maximum number of frames between a compiled function and Dynamo's hook.
 _MAX_FRAMES = 60
-#: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER_NAME = "compile_wrapper"
 #: The files whose frames are between user code and the wrapper.
 _FILES_OUTSIDE_WRAPPER = (
     "torch/nn/modules/module.py",
@@ -80,19 +80,15 @@ class StartedCall(NamedTuple):
     compile_arguments: CompileArguments = CompileArguments(None)
 
 
-def _ignore(*_: object) -> None:
-    """Ignore the arguments."""
-
-
 @contextlib.contextmanager
 def watch_entries(
     on_entry: Callable[[EnteredCall], None],
     emit: Emit,
     add_time: Callable[[float], None],
     *,
-    on_start: Callable[[StartedCall], None] = _ignore,
-    on_end: Callable[[StartedCall, Any], None] = _ignore,
-    on_compiling: Callable[[], None] = _ignore,
+    on_start: Callable[[StartedCall], None],
+    on_end: Callable[[StartedCall, Any], None],
+    on_compiling: Callable[[], None],
 ) -> Iterator[None]:
     """Report the first call of each callable, for each instance and each mode, before it runs.
 
@@ -138,7 +134,7 @@ def watch_entries(
 
     def report_calls(call: WatchedCall) -> None:
         wrapper = call.caller
-        if wrapper.f_code.co_name != _WRAPPER_NAME:
+        if wrapper.f_code.co_name != WRAPPER_NAME:
             return
         calls = vars(running).setdefault("calls", [])
         if calls and calls[-1] is wrapper:
@@ -157,20 +153,15 @@ def watch_entries(
             report_first(code, entered._replace(frame=frames.get(code)))
 
     with (
-        patched(convert, "_compile", watched(convert._compile, observer, before=observation)),
-        patched(
-            evaluate,
-            "_maybe_set_eval_frame",
-            watched(evaluate._maybe_set_eval_frame, observer, before=report_calls),
-        ),
+        watching_calls(convert, "_compile", observer, before=observation),
+        watching_calls(evaluate, "_maybe_set_eval_frame", observer, before=report_calls),
     ):
         yield
 
 
-@contextlib.contextmanager
 def watch_calls(
     on_boundary: Callable[[FrameType, int], None], emit: Emit, add_time: Callable[[float], None]
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Report the beginning and the end of each call of a compiled callable.
 
     Parameters
@@ -184,13 +175,11 @@ def watch_calls(
     observer = Observer(emit, add_time)
 
     def observation(call: WatchedCall) -> None:
-        if call.caller.f_code.co_name == _WRAPPER_NAME:
+        if call.caller.f_code.co_name == WRAPPER_NAME:
             on_boundary(call.caller, id(callable_of(call.caller)))
 
     # Called when Dynamo is about to start and to stop evaluating frames; Dynamo is not active either time.
-    hook = watched(module._maybe_set_eval_frame, observer, before=observation)
-    with patched(module, "_maybe_set_eval_frame", hook):
-        yield
+    return watching_calls(module, "_maybe_set_eval_frame", observer, before=observation)
 
 
 def _calling_wrapper(frame: FrameType) -> FrameType | None:
@@ -216,7 +205,7 @@ def _started_call(wrapper: FrameType) -> StartedCall:
     if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
         call = call.__closure__[0].cell_contents if call.__closure__ else call
     owner = getattr(call, "__self__", None)
-    if isinstance(owner, _module_class()) and call.__name__ in _CALL_METHODS:
+    if isinstance(owner, torch.nn.Module) and call.__name__ in _CALL_METHODS:
         call = owner
     elif isinstance(call, types.FunctionType) and _is_method(call, args):
         call, args = _called_object(call, args[0]), args[1:]
@@ -237,7 +226,7 @@ def _is_machinery(filename: str) -> bool:
 def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
     """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
     call: Any = started.call
-    function = type(call).forward if isinstance(call, _module_class()) else call
+    function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None) or getattr(type(call).__call__, "__code__", None)
     if not isinstance(code, types.CodeType) or not has_cached_code(code):
@@ -284,7 +273,7 @@ def _entered_call(code: CodeType, compiling: WatchedCall, wrapper: FrameType) ->
 
 def _is_method(function: types.FunctionType, args: Sequence[Any]) -> bool:
     """Return whether a function is called as a method of a module, and not with a module as an argument."""
-    if not args or not isinstance(args[0], _module_class()):
+    if not args or not isinstance(args[0], torch.nn.Module):
         return False
     code = function.__code__
     is_in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
@@ -321,8 +310,3 @@ def _effective_dynamic_option() -> bool | None:
     if not getattr(config, "assume_static_by_default", True):
         return True
     return None if getattr(config, "automatic_dynamic_shapes", True) else False
-
-
-def _module_class() -> Any:
-    module_class: Any = importlib.import_module("torch.nn").Module
-    return module_class

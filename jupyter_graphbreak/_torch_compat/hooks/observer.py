@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import ThreadScopes
-from jupyter_graphbreak._torch_compat.patching import report_to_run
+from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
 from jupyter_graphbreak._torch_compat.threads import current_run_check
 from jupyter_graphbreak.records.additions import Addition, CodeObject, Note, WatchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.threads import Claim
@@ -237,3 +238,17 @@ def watched(
         return result
 
     return watching
+
+
+def watching_calls(
+    owner: Any,
+    name: str,
+    observer: Observer,
+    *,
+    before: Callable[[WatchedCall], Addition | None] | None = None,
+    after: Callable[[WatchedCall], Addition | None] | None = None,
+    on_error: Callable[[WatchedCall], Addition | None] | None = None,
+) -> AbstractContextManager[None]:
+    """Watch the calls of a function of a module or class while the context is open; see :func:`watched`."""
+    function = getattr(owner, name)
+    return patched(owner, name, watched(function, observer, before=before, after=after, on_error=on_error))

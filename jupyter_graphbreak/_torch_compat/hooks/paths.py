@@ -1,25 +1,25 @@
-"""Hook on questions such as ``torch.compiler.is_compiling()``, whose answer differs while Dynamo traces.
+"""Hook on functions such as ``torch.compiler.is_compiling()``, which return something else while Dynamo traces.
 
-Dynamo answers them with constants. A question's constant is followed through the traced code: if a jump depends on it,
-the lines that Dynamo traces from there until both branches meet again run only because the code is compiled, and those
-that only the other branch reaches are skipped because of it.
+Dynamo replaces such a call, the *question*, with a constant, its *answer*. The constant is followed through the traced
+code: if a jump depends on it, the lines that Dynamo traces from there until both branches meet again run only because
+the code is compiled, and those that only the other branch reaches are skipped because of it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
-from jupyter_graphbreak._torch_compat.patching import patched, redirected_on_thread
+from jupyter_graphbreak._torch_compat.hooks.observer import watched, watching_calls
+from jupyter_graphbreak._torch_compat.patching import redirected_on_thread
 from jupyter_graphbreak.records.additions import AnswerDiffers
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Container
+    from contextlib import AbstractContextManager
     from types import CodeType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
@@ -39,9 +39,8 @@ _MAX_INSTRUCTIONS = 20_000
 _MAX_FOLLOWED, _MAX_LINES = 1_000, 2_000
 
 
-@contextlib.contextmanager
-def watch_paths(observer: Observer) -> Iterator[None]:
-    """Record calls such as ``is_compiling()`` whose answer differs while compiling, and the lines that depend on it."""
+def watch_paths(observer: Observer) -> AbstractContextManager[None]:
+    """Record calls such as ``is_compiling()`` whose result differs while compiling, and the lines that depend on it."""
     module = importlib.import_module("torch._dynamo.variables.torch")
     questions = module.tracing_state_functions()
     owner = module.TorchInGraphFunctionVariable
@@ -62,11 +61,10 @@ def watch_paths(observer: Observer) -> Iterator[None]:
         call.result = follower.follow(tracer, call.result, answer, differing)
         return differing
 
-    with patched(owner, "call_function", watched(owner.call_function, observer, after=observation)):
-        yield
+    return watching_calls(owner, "call_function", observer, after=observation)
 
 
-def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> contextlib.AbstractContextManager[None]:
+def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
     """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would, on this thread, in the context.
 
     Parameters
@@ -130,7 +128,7 @@ class _AnswerFollower:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        #: The constants to follow, with the questions that they answer, by address. Dynamo copies the attributes of its
+        #: The constants to follow, with the answers that they are, by address. Dynamo copies the attributes of its
         #: variables, so an attribute cannot mark one of them. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -149,8 +147,8 @@ class _AnswerFollower:
             tracer = getattr(tracer, "parent", None)
         return unique_variable
 
-    def question_of(self, tracer: Any) -> AnswerDiffers | None:
-        """Return the question, such as ``is_compiling()``, whose answer is on top of the stack."""
+    def answer_on_stack(self, tracer: Any) -> AnswerDiffers | None:
+        """Return the followed answer that is on top of a tracer's stack, if it is one."""
         if not tracer.stack:
             return None
         variable, answer = self._followed.get(id(tracer.stack[-1]), (None, None))
@@ -183,8 +181,9 @@ class _TracerSteps:
         self._tracer = tracer
         self._emit = emit
         self._open: list[_Branch] = []
-        #: The use of an answer by the current instruction: the question, and the instruction's index.
+        #: The answer on which the current instruction, a jump, depends, and the index of the instruction.
         self._jump: tuple[AnswerDiffers, int] | None = None
+        #: The answer that the current instruction negates.
         self._negated: AnswerDiffers | None = None
 
     def begin(self, _: WatchedCall) -> None:
@@ -208,7 +207,7 @@ class _TracerSteps:
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
                 self._add_line(branch, index)
-        answer = self._follower.question_of(tracer)
+        answer = self._follower.answer_on_stack(tracer)
         if answer is not None and len(targets) > 1:
             self._jump = answer, index
         elif answer is not None and instruction.opname == "UNARY_NOT":

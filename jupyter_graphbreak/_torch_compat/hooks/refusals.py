@@ -10,15 +10,15 @@ import torch
 
 from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_site
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import keep_reason
 from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, program_stack, wrapped_code
-from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
 
 
-@contextlib.contextmanager
-def watch_generators(observer: Observer) -> Iterator[None]:
+def watch_generators(observer: Observer) -> AbstractContextManager[None]:
     """Record the generators that Dynamo refused to compile."""
     module = importlib.import_module(_CONVERT_FRAME)
 
@@ -49,12 +48,10 @@ def watch_generators(observer: Observer) -> Iterator[None]:
             raised=bool(one_graph) or bool(setting),
         )
 
-    with patched(module, "is_generator", watched(module.is_generator, observer, after=observation)):
-        yield
+    return watching_calls(module, "is_generator", observer, after=observation)
 
 
-@contextlib.contextmanager
-def watch_limits(observer: Observer) -> Iterator[None]:
+def watch_limits(observer: Observer) -> AbstractContextManager[None]:
     """Record the functions that Dynamo does not recompile because of a limit."""
     module = importlib.import_module(_CONVERT_FRAME)
 
@@ -62,9 +59,7 @@ def watch_limits(observer: Observer) -> Iterator[None]:
         exceeded, limit = call.result
         return _limit_refusal(observer, call.caller, limit) if exceeded else None  # the caller is _compile
 
-    hook = watched(module.exceeds_recompile_limit, observer, after=observation)
-    with patched(module, "exceeds_recompile_limit", hook):
-        yield
+    return watching_calls(module, "exceeds_recompile_limit", observer, after=observation)
 
 
 def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRefused:
@@ -90,8 +85,7 @@ def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRe
     )
 
 
-@contextlib.contextmanager
-def watch_given_up(observer: Observer) -> Iterator[None]:
+def watch_given_up(observer: Observer) -> AbstractContextManager[None]:
     """Record the frames that ``torch._dynamo.skip_frame()`` ended without an event, before torch 2.11."""
     module = importlib.import_module(_CONVERT_FRAME)
     skip_frame = importlib.import_module("torch._dynamo.exc").SkipFrame
@@ -101,8 +95,7 @@ def watch_given_up(observer: Observer) -> Iterator[None]:
         is_skipped = isinstance(call.error, skip_frame) and "skip_frame()" in str(call.error)
         return FrameGivenUp(message=str(call.error)) if is_skipped else None
 
-    with patched(module, "compile_frame", watched(module.compile_frame, observer, on_error=observation)):
-        yield
+    return watching_calls(module, "compile_frame", observer, on_error=observation)
 
 
 #: The checks of CatchErrorsWrapper before it begins a frame: the first one in torch 2.9 and 2.10, the others
@@ -133,7 +126,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         )
 
     if hasattr(wrapper, "_handle_skip"):  # torch >= 2.13
-        with patched(wrapper, "_handle_skip", watched(wrapper._handle_skip, observer, before=observation)):
+        with watching_calls(wrapper, "_handle_skip", observer, before=observation):
             yield
         return
     checks = [name for name in _MODE_CHECKS if hasattr(module, name)]
@@ -141,8 +134,7 @@ def watch_skips(observer: Observer) -> Iterator[None]:
         del checks[1:]  # it calls the others
     with contextlib.ExitStack() as stack:
         for name in checks:
-            hook = watched(getattr(module, name), observer, after=_skipped_for_mode)
-            stack.enter_context(patched(module, name, hook))
+            stack.enter_context(watching_calls(module, name, observer, after=_skipped_for_mode))
         yield
     unrecorded = UnrecordedSkips(
         what=None if checks else "frames skipped because a TorchDispatchMode was on (torch < 2.13)"

@@ -12,8 +12,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.compiled import has_cached_code, mark_of_known_code
-from jupyter_graphbreak._torch_compat.hooks.observer import watched
+from jupyter_graphbreak._torch_compat.configuration import stance
+from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import code_number, identity
+from jupyter_graphbreak._torch_compat.module_calls import WRAPPER_NAME
 from jupyter_graphbreak._torch_compat.patching import patched, report_to_run
 from jupyter_graphbreak.records.additions import FrameSkipped
 
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 #: The beginning of the reason for a frame that Dynamo remembers to skip; the original reason follows, if known.
 REMEMBERED_REASON = "remembered"
-#: The function that ``torch.compile`` puts around the compiled one.
-_WRAPPER_NAME = "compile_wrapper"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
 #: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
@@ -63,7 +63,7 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     with (
         contextlib.closing(calls),
         patched(tracker, "add", add_and_suspect),
-        patched(context, "__call__", watched(context.__call__, observer, after=observation)),
+        watching_calls(context, "__call__", observer, after=observation),
     ):
         known_codes = [code for reference in tracker.seen if (code := reference()) is not None]
         calls.suspect(filter(_can_be_entry, known_codes))
@@ -83,9 +83,8 @@ class _SuspectCalls:
         self._known_codes: Any = importlib.import_module("torch._dynamo.convert_frame").input_codes
         self._suspects: dict[int, weakref.ref[CodeType]] = {}  # by id: equal code objects are different suspects
         self._running: dict[int, tuple[CodeType, Any, Any]] = {}  # by the id of the wrapper's frame
-        self._settled_callbacks: dict[
-            int, Any
-        ] = {}  # the callback of each torch.compile whose first call has ended, by its id
+        #: The callback of each ``torch.compile`` whose first call has ended, by its id.
+        self._settled_callbacks: dict[int, Any] = {}
         self._active_hook: Any = None  # the hook in place
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
@@ -128,7 +127,7 @@ class _SuspectCalls:
         return watching
 
     def _skip_of_call(self, caller: FrameType, callback: Any) -> FrameSkipped | None:
-        if caller.f_code.co_name != _WRAPPER_NAME:
+        if caller.f_code.co_name != WRAPPER_NAME:
             return None
         if id(caller) not in self._running:  # the hook is called when the function begins and when it ends
             code = _entry_code(caller.f_locals.get("fn"))
@@ -139,7 +138,8 @@ class _SuspectCalls:
             return None
         code, callback, handled = self._running.pop(id(caller))
         # A call that raised may not have run the function. Its caller may be handling another exception.
-        if sys.exc_info()[1] is not handled or _is_compilation_disabled(self._module):
+        is_disabled = stance() != "default" or importlib.import_module("torch._dynamo.config").disable
+        if sys.exc_info()[1] is not handled or is_disabled:
             return None
         self._stop_suspecting(code, callback)
         if code_number(code) in self._observer.codes:
@@ -183,9 +183,3 @@ def _can_be_entry(code: CodeType) -> bool:
     module = importlib.import_module("torch._dynamo.eval_frame")
     given_to_compile = getattr(module, "always_optimize_code_objects", None)
     return given_to_compile is None or code in given_to_compile or "forward" in code.co_name
-
-
-def _is_compilation_disabled(eval_frame: Any) -> bool:
-    """Return whether compilation is disabled altogether."""
-    stance = getattr(getattr(eval_frame, "_stance", None), "stance", "default")
-    return stance != "default" or importlib.import_module("torch._dynamo.config").disable

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.hooks.observer import watched, watched_uncompiled
+from jupyter_graphbreak._torch_compat.hooks.observer import watched_uncompiled, watching_calls
 from jupyter_graphbreak._torch_compat.hooks.open_scopes import SITES, ThreadScopes
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import site_of, wrapped_code
 from jupyter_graphbreak._torch_compat.module_calls import enclosing_compiled_calls
@@ -84,8 +84,8 @@ def _watch_traced(observer: Observer) -> Iterator[None]:
         scopes.close_traced(call.argument("tx"), call.argument("self"))
 
     with (
-        patched(variable, "enter", watched(variable.enter, observer, after=note_traced_entry)),
-        patched(variable, "exit", watched(variable.exit, observer, before=note_traced_exit)),
+        watching_calls(variable, "enter", observer, after=note_traced_entry),
+        watching_calls(variable, "exit", observer, before=note_traced_exit),
     ):
         yield
 

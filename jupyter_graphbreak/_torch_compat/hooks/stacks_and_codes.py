@@ -37,7 +37,7 @@ def identity(code: CodeType) -> dict[str, Any]:
     return {
         "id": code_number(code),
         "name": code.co_name,
-        "qualname": getattr(code, "co_qualname", code.co_name),
+        "qualname": code.co_qualname,
         "filename": code.co_filename,
         "firstlineno": code.co_firstlineno,
     }

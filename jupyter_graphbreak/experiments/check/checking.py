@@ -92,8 +92,8 @@ def _sharing_key(entry: Entry) -> Any:
     if code is None:
         return id(entry)
     owner = type(getattr(method, "__self__", None))
-    place = code.co_filename, code.co_firstlineno, code.co_qualname if hasattr(code, "co_qualname") else code.co_name
-    return owner, place, backend_name(entry.backend), entry.dynamic, entry.modes.grad
+    place = code.co_filename, code.co_firstlineno, code.co_qualname
+    return owner, place, backend_name(entry.backend), entry.dynamic, entry.modes.records_gradients
 
 
 def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = lambda _: None) -> CheckResult:
@@ -149,10 +149,10 @@ def check_entry(
                 with contextlib.suppress(TimeUpError):  # the first call has been compared
                     differences = _later_differences(entry, compiled_call)
                     calls = _REPEATED_CALLS if differences else 1
-            is_by_others = False
+            is_caused_by_earlier = False
             if not differences and earlier and isinstance(entry.call, torch.nn.Module):
                 differences = _differences_after(earlier, entry)
-                is_by_others = bool(differences)
+                is_caused_by_earlier = bool(differences)
             first, step = None, None
             with contextlib.suppress(TimeUpError):  # it is already known whether the results are equal
                 correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
@@ -164,7 +164,7 @@ def check_entry(
                 unchanged_us = compiled_call.fastest_us() if differences else None
         restored_by: list[NumericsTrial] = []
         with contextlib.suppress(TimeUpError):
-            step = _first_wrong_step(entry, calls) if differences and not is_by_others else None
+            step = _first_wrong_step(entry, calls) if differences and not is_caused_by_earlier else None
             if step is not None:
                 restored_by += _try_changes(entry, step, first, unchanged_us, calls)
     check = Check(

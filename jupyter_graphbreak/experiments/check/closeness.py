@@ -173,7 +173,7 @@ def to_double(value: Any, memo: dict[Any, Any] | None = None, *, varied: int = 0
     return _convert_to_double(clone(value, memo), {}, _Noise(varied))
 
 
-def double_state(subject: Subject, *, varied: int = 0) -> None:
+def double_state(subject: Subject, *, varied: int) -> None:
     """Convert the tensors of a subject's state to double precision, in place; see :func:`to_double`."""
     noise = _Noise(varied)
     seen: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.module_calls import has_skipped_forward
+from jupyter_graphbreak._torch_compat.patching import patched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 #: Blocks contain at least this share of a model's parameters.
 _WORTH_SHARE = 0.3
@@ -97,3 +99,12 @@ def _parameter_count(modules: Iterable[torch.nn.Module]) -> int:
     """Return the number of parameters in modules, each counted once."""
     sizes = {id(parameter): parameter.numel() for module in modules for parameter in module.parameters()}
     return sum(sizes.values())
+
+
+@contextlib.contextmanager
+def replaced_forwards(forwards: Iterable[tuple[Any, Callable[..., Any]]]) -> Iterator[None]:
+    """Replace the method ``forward`` of modules or of their classes while the context is open."""
+    with contextlib.ExitStack() as exit_stack:
+        for owner, forward in forwards:
+            exit_stack.enter_context(patched(owner, "forward", forward))
+        yield

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from jupyter_graphbreak.report.location import Location
-    from jupyter_graphbreak.report.schema import Report
+    from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
 
 
 class Correspondence:
@@ -33,35 +33,19 @@ class Correspondence:
         later = set(frames[first:])
         copy_names, run_names = self._copy_names, self._run_names = _source_names(copy), _source_names(run)
         self._frames = _pairs(
-            ((frame.id, (frame.function, frame.role, _place(frame.location, copy_names))) for frame in copy.frames),
-            (
-                (frame.id, (frame.function, frame.role, _place(frame.location, run_names)))
-                for frame in run.frames
-                if frame.id in later
-            ),
+            ((frame.id, _frame_key(frame, copy_names)) for frame in copy.frames),
+            ((frame.id, _frame_key(frame, run_names)) for frame in run.frames if frame.id in later),
         )
-        self._graphs = _pairs(
-            ((graph.id, (graph.name, *(op.target for op in graph.ops))) for graph in copy.graphs),
-            (
-                (graph.id, (graph.name, *(op.target for op in graph.ops)))
-                for graph in run.graphs
-                if graph.frame in later or graph.frame not in frames
-            ),
-        )
+        later_graphs = [graph for graph in run.graphs if graph.frame in later or graph.frame not in frames]
+        self._graphs = _pairs(map(_graph_with_key, copy.graphs), map(_graph_with_key, later_graphs))
         # The caller of the entry's code may differ, and so may the role of the frame; its graphs are the same.
         run_frames = {graph.id: graph.frame for graph in run.graphs}
         for graph in copy.graphs:
             if graph.id in self._graphs:
                 self._frames.setdefault(graph.frame, run_frames[self._graphs[graph.id]])
         self._breaks = _pairs(
-            (
-                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, copy_names)))
-                for break_ in copy.breaks
-            ),
-            (
-                (break_.id, (break_.gb_id or break_.gb_type, _place(break_.location, run_names)))
-                for break_ in run.breaks
-            ),
+            ((break_.id, _break_key(break_, copy_names)) for break_ in copy.breaks),
+            ((break_.id, _break_key(break_, run_names)) for break_ in run.breaks),
         )
 
     def source(self, ident: str) -> str | None:
@@ -102,6 +86,18 @@ def _pairs(copies: Iterable[tuple[str, Hashable]], originals: Iterable[tuple[str
 def _source_names(report: Report) -> Callable[[str], str]:
     names = {source.id: source.path or source.name for source in report.sources}
     return lambda ident: names.get(ident, ident)
+
+
+def _frame_key(frame: Frame, name: Callable[[str], str]) -> Hashable:
+    return frame.function, frame.role, _place(frame.location, name)
+
+
+def _graph_with_key(graph: Graph) -> tuple[str, Hashable]:
+    return graph.id, (graph.name, *(op.target for op in graph.ops))
+
+
+def _break_key(break_: Break, name: Callable[[str], str]) -> Hashable:
+    return break_.gb_id or break_.gb_type, _place(break_.location, name)
 
 
 def _place(location: Location | None, name: Callable[[str], str]) -> tuple[str, int, int | None] | None:

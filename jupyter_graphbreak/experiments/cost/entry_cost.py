@@ -9,8 +9,7 @@ import re
 import statistics
 import time
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from msgspec.structs import replace
@@ -36,7 +35,6 @@ from jupyter_graphbreak.experiments.cost.parts import (
     mark_us,
     parts_of,
     time_share,
-    with_new_ids,
 )
 from jupyter_graphbreak.experiments.cost.startup import cache_changes, second_start
 from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
@@ -53,9 +51,30 @@ from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, Reme
 from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
+    from jupyter_graphbreak.records.records import Record
+    from jupyter_graphbreak.records.source_texts import FindCell
+    from jupyter_graphbreak.report.cost import CostPart, Startup
+    from jupyter_graphbreak.report.schema import Report
+
+    #: Applies remedies while its context is open, and yields the entry with them.
+    Remedied = Callable[[], AbstractContextManager[Entry]]
+
+#: The time for measuring, per variant.
+VARIANT_S = 1.0
+#: The number of profiled calls.
+_PROFILED_CALLS = 15
+#: After this many seconds, no further remedy is compiled.
+_MAX_COMPILE_S = 60.0
+#: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
+_KERNEL_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
+_GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
+_SYNCHRONIZATION = re.compile(
+    r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
+)
 
 
 def lookups_us(profiles: Iterable[Sequence[Range]]) -> dict[str, float]:
@@ -85,14 +104,6 @@ def operations_outside(ranges: Sequence[Range]) -> int:
     return count
 
 
-#: Functions of the CUDA runtime, the CUDA driver and HIP that launch kernels or graphs, or synchronize.
-_KERNEL_LAUNCH = re.compile(r"(cuda|cu|hip|hipModule|hipExtModule|hipExt)Launch(Cooperative)?Kernel(ExC|Ex)?(_\w+)?")
-_GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch(_\w+)?")
-_SYNCHRONIZATION = re.compile(
-    r"(cuda|hip)(Device|Stream|Event)Synchronize|cu(Ctx|Stream|Event)Synchronize|(cuda|hip)Memcpy"
-)
-
-
 def device_work(activities: Sequence[Activity]) -> DeviceWork:
     """Return the work of a call on its device.
 
@@ -113,29 +124,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     )
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
-
-    from jupyter_graphbreak._torch_compat.profile_ranges import Range
-    from jupyter_graphbreak.records.records import Record
-    from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart, Startup
-    from jupyter_graphbreak.report.schema import Report
-
-    #: Applies remedies while its context is open, and yields the entry with them.
-    Remedied = Callable[[], AbstractContextManager[Entry]]
-
-#: The time for measuring, per variant.
-VARIANT_S = 1.0
-#: The number of profiled calls.
-_PROFILED_CALLS = 15
-#: After this many seconds, no further remedy is compiled.
-_MAX_COMPILE_S = 60.0
-
-
-@dataclass(frozen=True)
-class MeasuredEntry:
+class MeasuredEntry(NamedTuple):
     """The cost of an entry, the report of the run on copies in which the entry was compiled, and the startup times.
 
     ``startup`` is ``None`` if no run preceded the measurement, or if the backend uses no caches.
@@ -219,7 +208,7 @@ def measure_entry(
                 RemediedCost(list(ids), spread_of(timed), device)
                 for ids, timed, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
             ],
-            parts=_with_run_ids(parts, correspondence),
+            parts=[_with_run_ids(part, correspondence) for part in parts],
             coverage=Coverage(*coverage, share) if coverage is not None else None,
             break_even_calls=_break_even(gain_us(eager_time, compiled_time), correspondence),
             eager_device_work=work[0],
@@ -309,9 +298,14 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
 
 
 def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
-    """Return how many top-level operations of a call ran compiled, and how many eagerly.
+    """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
     Operations of the eager call count as compiled unless they run outside graphs in the compiled call.
+
+    Parameters
+    ----------
+    compiled : list of list of Range
+        Profiles of the compiled call.
     """
     if not compiled:
         return None
@@ -323,13 +317,9 @@ def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int,
     return max(0, operations_outside(ranges) - outside), outside
 
 
-def _with_run_ids(parts: list[CostPart], correspondence: Correspondence) -> list[CostPart]:
-    names: dict[str, Callable[[str | None], str | None]] = {
-        "graph": correspondence.graph,
-        "break": correspondence.break_,
-        "frame": correspondence.frame,
-    }
-    return with_new_ids(parts, lambda kind, ident: names[kind](ident))
+def _with_run_ids(part: CostPart, run: Correspondence) -> CostPart:
+    """Return a part with the ids of the original run."""
+    return replace(part, graph=run.graph(part.graph), break_=run.break_(part.break_), frame=run.frame(part.frame))
 
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from jupyter_graphbreak._torch_compat.fusion import unfused_pairs
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_compilations, require_time
 from jupyter_graphbreak.report.cost import UnfusedKernels
@@ -38,8 +39,6 @@ _KINDS: dict[str, WhyNotFused] = {
     "tiling": "order",
     "device mismatch": "device",
 }
-
-
 #: Operations that libraries also compute in eager code, so that nobody expects them to be fused.
 _LIBRARY_OPERATIONS = re.compile(r"(addmm|baddbmm|bmm|mm|convolution|linear|scaled_dot_product)")
 
@@ -72,12 +71,8 @@ def _unfused_pairs_of_graph(
 ) -> list[UnfusedPair]:
     require_time()
     graph = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # the backend may change it
-    detached_inputs = [
-        value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
-        for value in inputs
-    ]
     with limit_compilations():
-        return unfused_pairs(lambda: own_backend(backend)(graph, detached_inputs))
+        return unfused_pairs(lambda: own_backend(backend)(graph, as_leaves(inputs)))
 
 
 def notable_kernels(graph: str, pairs: Sequence[UnfusedPair], locate: Locate) -> list[UnfusedKernels]:

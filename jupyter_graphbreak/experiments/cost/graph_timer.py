@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code, skip_functions
+from jupyter_graphbreak._torch_compat.compiled import skip_functions
+from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
 from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.structured_trace import envelope
@@ -157,6 +158,14 @@ class GraphTimer:
                 node.register_prehook(self._marker("backward", number))
                 node.register_hook(self._marker("backward ends", number))
                 return
+
+
+def as_leaves(inputs: list[Any]) -> list[Any]:
+    """Return the inputs of a graph, with leaf tensors that share the memory of the tensors."""
+    return [
+        value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+        for value in inputs
+    ]
 
 
 def compile_id() -> str:

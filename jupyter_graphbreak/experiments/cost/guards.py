@@ -62,7 +62,9 @@ def time_guards(
         if frame.frame not in used_frames or not frame.check():
             continue
         try:
-            all_guards_us = _times_of_all(call, frame.check)
+            all_guards_us = (
+                _times_after(call, frame.check) if call is not None else _times_us(frame.check, _BATCHES, _BATCH_NS)
+            )
             shares = _GuardShares(frame.tree(), statistics.median(all_guards_us))
         except TimeUpError:  # the times of the frames so far are kept
             break
@@ -72,20 +74,11 @@ def time_guards(
                 continue
             guards = [code for node in group for code, _ in node.guards]
             stack = next((frame.stacks[node.source] for node in group if node.source in frame.stacks), ())
-            text = _without_comment(guards[0]) if len(guards) == 1 else group[0].source
+            # A comment of a guard names a place in the code.
+            text = guards[0].partition("  # ")[0].strip() if len(guards) == 1 else group[0].source
             time_of_group = spread([share * us for us in all_guards_us])
             costs.append(GuardCost(frame_id(frame.frame), text, locate(stack), time_of_group, len(guards)))
     return sorted(costs, key=lambda cost: -cost.time.median_us)[:_MAX_GUARDS]
-
-
-def _times_of_all(call: Callable[[], object] | None, check: Callable[[], object]) -> list[float]:
-    """Return the microseconds that all guards of a frame take, after a call if one can be made."""
-    return _times_after(call, check) if call is not None else _times_us(check, _BATCHES, _BATCH_NS)
-
-
-def _without_comment(guard: str) -> str:
-    """Return a guard without the comment in which PyTorch names a place in the code."""
-    return guard.partition("  # ")[0].strip()
 
 
 class _GuardShares:

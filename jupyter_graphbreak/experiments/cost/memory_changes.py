@@ -10,7 +10,7 @@ import torch
 import torch.utils.checkpoint
 
 from jupyter_graphbreak._torch_compat.tried_settings import memory_changes
-from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
+from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks, replaced_forwards
 from jupyter_graphbreak.experiments.cost.memory import SavedBytes, memory_activities, peak_bytes
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
@@ -87,23 +87,8 @@ def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable
 
 def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
     """Return a compiled variant in which the backward pass calls each block again."""
-
-    @contextlib.contextmanager
-    def applied() -> Iterator[None]:
-        forwards = [(block, vars(block).get("forward")) for block, _ in replaced]
-        for block, forward in replaced:
-            block.forward = forward
-        try:
-            yield
-        finally:
-            for block, original in forwards:
-                if original is None:
-                    del block.forward
-                else:
-                    block.forward = original
-
     replaced: list[tuple[Any, Callable[..., Any]]] = []
-    variant = Variant(entry, compiled=True, applied=applied)
+    variant = Variant(entry, compiled=True, applied=lambda: replaced_forwards(replaced))
     replaced += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
     return variant
 

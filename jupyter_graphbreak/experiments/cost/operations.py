@@ -68,9 +68,8 @@ def slow_operations(steady: SteadyState) -> list[OpCost]:
 
 def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
     timer, graph_us, correspondence = steady.compiled.timer, steady.graph_us, steady.correspondence
-    graph_by_frame = {
-        graph.frame: graph for graph in correspondence.copy.graphs
-    }  # a frame has one graph, apart from rare cases
+    # A frame has one graph, apart from rare cases.
+    graph_by_frame = {graph.frame: graph for graph in correspondence.copy.graphs}
     run_graphs = {graph.id: graph for graph in correspondence.run.graphs}
     costs: list[OpCost] = []
     try:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jupyter_graphbreak.experiments.cost.timing import Mark, quartiles, spread_of
 from jupyter_graphbreak.report.cost import CostPart, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.cost.timing import CallTime
     from jupyter_graphbreak.report.schema import Frame, Report
 
 
 class Owner(NamedTuple):
-    """The owner of some time: a graph, a break or the guards of a frame, as ids of a report."""
+    """The owner of some time: a graph, the guards of a frame, or code outside of graphs, with ids of a report."""
 
-    kind: str
+    kind: Literal["graph", "guards", "outside"]
     graph: str | None = None
     break_: str | None = None
     frame: str | None = None
@@ -28,8 +28,6 @@ class Owner(NamedTuple):
 
 #: The owner of time that belongs to nothing in the report: Dynamo's time before the first graph and after the last.
 NO_OWNER = Owner("outside")
-
-
 #: Marks recorded by the code that Dynamo generates. The time that other marks take is negligible.
 _CODE_MARKS = {"entered", "marked", "resumes", "left"}
 
@@ -85,16 +83,7 @@ def parts_of(calls: Sequence[CallTime], owners: Owners) -> tuple[Spread, list[Co
         if mean <= 0:
             continue
         time = Spread(round(mean, 2), round(min(low, mean), 2), round(max(high, mean), 2), len(times))
-        kind = owner.kind
-        parts.append(
-            CostPart(
-                kind="graph" if kind == "graph" else "guards" if kind == "guards" else "outside",
-                time=time,
-                graph=owner.graph,
-                break_=owner.break_,
-                frame=owner.frame,
-            )
-        )
+        parts.append(CostPart(owner.kind, time, owner.graph, owner.break_, owner.frame))
     return call_time, parts
 
 
@@ -131,7 +120,7 @@ class Owners:
         self._breaks = {graph.id: graph.break_ for graph in report.graphs}
         self._break_by_resume = {resume.id: resume.break_ for resume in report.resumes}
         self._skipped_frames = {skipped.frame: skipped.break_ for skipped in report.skipped}
-        self._eager = self._break_of_whole_call(report)
+        self._break_of_eager_call = self._find_break_of_eager_call(report)
         self._lookups = lookups_us or {}
         seen: Counter[str] = Counter()
         self._graphs: list[Owner] = []
@@ -153,7 +142,8 @@ class Owners:
                 case "entered":
                     open_frames.append(mark.name)
                 case "left" if mark.name in open_frames:
-                    del open_frames[_last_index(open_frames, mark.name) :]
+                    while open_frames.pop() != mark.name:
+                        pass
             previous = mark
         return times
 
@@ -170,7 +160,8 @@ class Owners:
                 yield self._guards_owner(open_frames[-1]), us
             case _, "entered":
                 guards_us = us
-                if before.kind != "resumes" and not (before.kind == "begins" and self._is_entry(after.name)):
+                is_entry = self._first_frame is not None and self._first_frame.id == after.name
+                if before.kind != "resumes" and not (before.kind == "begins" and is_entry):
                     guards_us = min(us, self._lookups.get(after.name, 0.0))
                 yield self._guards_owner(after.name), guards_us
                 yield self._eager_owner(open_frames), us - guards_us
@@ -186,9 +177,6 @@ class Owners:
     def _is_resume(self, frame: str) -> bool:
         return frame in self._frames and self._frames[frame].role == "resume"
 
-    def _is_entry(self, frame: str) -> bool:
-        return self._first_frame is not None and self._first_frame.id == frame
-
     def _graph_owner(self, compile_id: str, ordinal: int) -> Owner:
         """Return the owner of the time of a frame's graph, by its position among the frame's graphs."""
         frame = self._frames.get(compile_id)
@@ -203,14 +191,14 @@ class Owners:
     def _eager_owner(self, open_frames: list[str]) -> Owner:
         """Return the owner of the time that Python takes in the innermost frame."""
         if not open_frames:
-            return Owner("outside", None, self._eager) if self._eager is not None else NO_OWNER
+            return Owner("outside", None, self._break_of_eager_call)
         frame = self._frames.get(open_frames[-1])
         broken = self._break_of(frame) or self._causing_break(frame) if frame is not None else None
-        return Owner("outside", None, broken) if broken is not None else NO_OWNER
+        return Owner("outside", None, broken)
 
-    def _break_of_whole_call(self, report: Report) -> str | None:
+    def _find_break_of_eager_call(self, report: Report) -> str | None:
         """Return the break that makes the called function itself run eagerly, if any."""
-        first = next(iter(report.frames), None)
+        first = self._first_frame
         if first is not None and first.outcome != "skipped":
             return None
         break_ = self._skipped_frames.get(first.id) if first is not None else None
@@ -232,15 +220,3 @@ class Owners:
             if frame is not None and (break_ := self._break_of(frame)) is not None:
                 return break_
         return None
-
-
-def _last_index(items: list[str], item: str) -> int:
-    return len(items) - 1 - items[::-1].index(item)
-
-
-def with_new_ids(parts: Sequence[CostPart], name: Callable[[str, str | None], str | None]) -> list[CostPart]:
-    """Return parts with new ids; ``name`` maps the kind of an id ("graph", "break", "frame") and the id."""
-    return [
-        CostPart(part.kind, part.time, name("graph", part.graph), name("break", part.break_), name("frame", part.frame))
-        for part in parts
-    ]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from msgspec import structs
 
-from jupyter_graphbreak._torch_compat.cold_caches import without_caches
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers
+from jupyter_graphbreak._torch_compat.tried_settings import without_caches
 from jupyter_graphbreak.analysis.build import build_report
-from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks
+from jupyter_graphbreak.experiments.cost.blocks import repeated_blocks, replaced_forwards
 from jupyter_graphbreak.experiments.cost.correspondence import Correspondence
 from jupyter_graphbreak.experiments.cost.memory_changes import agree_within_rounding
 from jupyter_graphbreak.experiments.cost.timing import ratio_in_turn
@@ -28,7 +28,7 @@ from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.report.cost import BlockDifference, CompiledWay, RegionCost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable
 
     from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks
     from jupyter_graphbreak.experiments.cost.steady_state import SteadyState
@@ -108,7 +108,7 @@ class _CompilationTrial:
         return self._blocks_that_differ() or self._measure("blocks", self._compiled_by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
-        """Compile each block in place without generating code; ``None`` if many blocks share their compiled code."""
+        """Return why blocks do not share compiled code, without generating code; ``None`` if many blocks share it."""
         require_time()
         variant = self._compiled_by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
@@ -140,8 +140,9 @@ class _CompilationTrial:
         return Variant(replace(entry, inner=blocks), compiled=False)
 
     def _with_nested_regions(self, entry: Entry) -> Variant:
+        # As nested regions, methods of single modules return wrong results (torch 2.13, 2.15), unlike those of classes.
         regions: dict[Any, Any] = {}
-        variant = Variant(entry, compiled=True, applied=lambda: _replaced_forwards(regions))
+        variant = Variant(entry, compiled=True, applied=lambda: replaced_forwards(regions.items()))
         regions.update({kind: _nested_region(forward) for kind, forward in self._forwards(variant).items()})
         return variant
 
@@ -212,42 +213,17 @@ def _timed(variant: Variant) -> Callable[[], Any]:
     return lambda: variant.with_backward(variant.timer.time)
 
 
-@contextlib.contextmanager
-def _replaced_forwards(forwards: Mapping[Any, Any]) -> Iterator[None]:
-    """Replace the method ``forward`` of classes while the context is open.
-
-    As nested regions, methods of single modules return wrong results (torch 2.13 and 2.15), but methods of classes do
-    not.
-    """
-    originals = {block_class: vars(block_class).get("forward") for block_class in forwards}
-    try:
-        for block_class, forward in forwards.items():
-            block_class.forward = forward
-        yield
-    finally:
-        for block_class, original in originals.items():
-            if original is not None:
-                block_class.forward = original
-            else:
-                del block_class.forward
-
-
 def _nested_region(function: Any) -> Any:
     """Return a copy of a method, marked so that the compiler compiles it once for all modules that are alike.
 
     The function itself would keep the mark, which is an attribute.
     """
-    return torch.compiler.nested_compile_region(_copied(function))
-
-
-def _copied(function: types.FunctionType) -> types.FunctionType:
     code = function.__code__.replace()
     copy = types.FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
     copy.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(copy, function)
-    return copy
+    return torch.compiler.nested_compile_region(functools.update_wrapper(copy, function))
 
 
 def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:

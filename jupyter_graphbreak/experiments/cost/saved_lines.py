@@ -11,6 +11,7 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.partitions import SavedTensor, saved_tensors, stack_of
+from jupyter_graphbreak.experiments.cost.graph_timer import as_leaves
 from jupyter_graphbreak.experiments.cost.memory import MAX_LINES, SavedBytes, stack_in_call
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
@@ -116,17 +117,13 @@ def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTe
 
 def _expected_tensors(timer: GraphTimer, module: torch.fx.GraphModule, inputs: list[Any]) -> list[SavedTensor] | None:
     name = str(getattr(timer.backend, "compiler_name", None) or getattr(timer.backend, "__name__", ""))
-    detached_inputs = [_leaf(value) if isinstance(value, torch.Tensor) else value for value in inputs]
+    leaves = as_leaves(inputs)
     if name != "eager":
-        return saved_tensors(name, timer.backend, module, detached_inputs)
+        return saved_tensors(name, timer.backend, module, leaves)
     run = _SavingInterpreter(module)
     with torch.autograd.graph.saved_tensors_hooks(run.note, lambda tensor: tensor):
-        run.run(*clone(detached_inputs))
+        run.run(*clone(leaves))
     return run.saved
-
-
-def _leaf(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().requires_grad_(tensor.requires_grad)
 
 
 class _SavingInterpreter(torch.fx.Interpreter):

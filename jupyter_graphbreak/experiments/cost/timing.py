@@ -52,7 +52,7 @@ class Budget:
     On a busy machine, measuring takes up to twice as long.
     """
 
-    seconds: float = 2.0
+    seconds: float
     runs: int = MAX_RUNS
 
 
@@ -110,7 +110,7 @@ class CallTime:
 
 def time_in_turn(
     variants: Sequence[Callable[[], CallTime]],
-    budget: Budget | None = None,
+    budget: Budget,
     clock: Callable[[], float] = time.monotonic,
     *,
     end: float = float("inf"),
@@ -135,7 +135,6 @@ def time_in_turn(
     list of list of CallTime
         The undisturbed calls of each variant, see :func:`undisturbed`.
     """
-    budget = Budget() if budget is None else budget
     budget_end = clock() + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
     was_collecting = gc.isenabled()
@@ -148,9 +147,9 @@ def time_in_turn(
                 break
             if round_number >= _MIN_RUNS_AT_END and seconds_left() <= 0:
                 break
-            if round_number >= MIN_RUNS and (
-                overtime >= budget.seconds or (overtime >= 0 and all(map(_is_enough, calls)))
-            ):
+            undisturbed_counts = [sum(call.yields == 0 for call in variant_calls) for variant_calls in calls]
+            is_enough = overtime >= 0 and min(undisturbed_counts) >= MIN_RUNS
+            if round_number >= MIN_RUNS and (overtime >= budget.seconds or is_enough):
                 break
             for offset in range(len(variants)):
                 number = (round_number + offset) % len(variants)
@@ -200,10 +199,6 @@ def clear_ratio(ratios: Sequence[float]) -> float | None:
     low, ratio, high = quartiles(ratios)
     uncertainty = 1.57 * (high - low) / math.sqrt(len(ratios))
     return round(ratio, 2) if uncertainty <= max(_CLEAR_SHARE * ratio, abs(ratio - 1) / 2) else None
-
-
-def _is_enough(calls: list[CallTime]) -> bool:
-    return sum(call.yields == 0 for call in calls) >= MIN_RUNS
 
 
 def yields() -> int:

@@ -49,7 +49,7 @@ class PrivateCode:
         callers again, which can take longer than a call.
     """
 
-    def __init__(self, call: Any, copies: Collection[types.FunctionType] = ()) -> None:
+    def __init__(self, call: Any, copies: Collection[types.FunctionType]) -> None:
         self._codes = {
             function: _copy_code(function.__code__) for function in _functions(call) if function not in copies
         }
@@ -183,17 +183,14 @@ class Variant:
         )
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
+        seeds = SEEDS if self.is_random and self.second_call_s < _SLOW_S else 1
         for _ in range(_MAX_ROUNDS):
             before_round = compilation_count()
-            for seed in range(self._seeds_per_round()):
+            for seed in range(seeds):
                 self._call(seed)
             if before_round == compilation_count():
                 return True
         return False
-
-    def _seeds_per_round(self) -> int:
-        """Return the number of seeds in one round."""
-        return (SEEDS if self.second_call_s < _SLOW_S else 1) if self.is_random else 1
 
     def run(self) -> CallTime:
         """Call the variant with the next random seed, and return the time."""
@@ -271,8 +268,7 @@ class Variant:
 
     def _left_behind(self) -> Iterator[torch.Tensor]:
         """Yield some elements of each tensor in the call's arguments and state, and the plain values in the state."""
-        reached = itertools.chain(self._reached_tensors(), self.tensors())
-        for tensor in {id(tensor): tensor for tensor in reached}.values():
+        for tensor in {id(tensor): tensor for tensor in self._all_tensors()}.values():
             if tensor.layout == torch.strided and not tensor.is_nested:
                 flat = tensor.detach().reshape(-1)
                 yield flat[:: 1 + flat.numel() // _MAX_ELEMENTS].clone()
@@ -302,8 +298,7 @@ class Variant:
             roots = _differentiable(results)
             if not roots:
                 return
-            reached = itertools.chain(self._reached_tensors(), self.tensors())
-            for leaf in filter(_collects_gradients, reached):
+            for leaf in filter(_collects_gradients, self._all_tensors()):
                 leaves.setdefault(id(leaf), (leaf, leaf.grad))
             for leaf, _ in leaves.values():
                 leaf.grad = None
@@ -358,7 +353,8 @@ class Variant:
         )
         pairs = zip(named_tensors(given_values, ""), named_tensors(used_values, ""), strict=True)
         copies = {id(original): copy for (_, original), (_, copy) in pairs if _collects_gradients(copy)}
-        leaves = [*filter(_collects_gradients, self._reached_tensors()), *copies.values()]
+        state = (tensor for _, tensor in self.named_state())
+        leaves = [*filter(_collects_gradients, state), *copies.values()]
         grads = [leaf.grad for leaf in leaves]
 
         def call() -> None:
@@ -378,8 +374,7 @@ class Variant:
 
     def held_memory(self) -> set[int]:
         """Return the addresses of the memory of the call's arguments and state, parameters included."""
-        tensors = itertools.chain(self._reached_tensors(), self.tensors())
-        return {address for tensor in tensors if (address := memory_address(tensor)) is not None}
+        return {address for tensor in self._all_tensors() if (address := memory_address(tensor)) is not None}
 
     def named_state(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the tensors of the call's state by place, such as ``self.history[2]``."""
@@ -387,8 +382,10 @@ class Variant:
         for name, root in self.subject.roots():
             yield from named_tensors(root, name or "self", seen)
 
-    def _reached_tensors(self) -> Iterator[torch.Tensor]:
-        return (tensor for _, tensor in self.named_state())
+    def _all_tensors(self) -> Iterator[torch.Tensor]:
+        """Yield the tensors of the call's state and of the variant's copies; a tensor may occur twice."""
+        yield from (tensor for _, tensor in self.named_state())
+        yield from self.tensors()
 
     def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)

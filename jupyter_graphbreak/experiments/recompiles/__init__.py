@@ -1,5 +1,6 @@
 """Find changes that end recompiles, and prove them by repeating, on copies, all calls that were seen.
 
-In: entries with the sketches of their calls, and the report of their run. Out: remedies for the report's recompiles.
+In: entries with descriptions ("sketches") of the arguments and the state of their calls, and the report of their run.
+Out: remedies for the report's recompiles.
 May import ``trial`` and, for changes of sources, ``remedies``.
 """

@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
 from jupyter_graphbreak.experiments.trial.seen_calls import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, Variations
     from jupyter_graphbreak.report.remedies import Kind
@@ -46,9 +46,9 @@ class CallPreparation:
     path : Path
         The place of the value.
     template : str
-        The code; ``NAME`` stands for the expression for the value, and ``VALUE`` for a new value in an assignment.
+        The code, in which ``NAME`` stands for the expression for the value.
     assigns : bool
-        Whether the code replaces the value: ``template`` is then the expression for the new value.
+        Whether the code assigns a new value: ``template`` is then the expression for it.
     optional : Path or None
         The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
     code_after : str
@@ -222,9 +222,10 @@ def _list_candidates(
     if not lists:
         return
     other_numbers = [
-        number for number in numbers if not any(number_list.contains(number.path) for number_list in lists)
+        number
+        for number in numbers
+        if _is_assignable(number, circumstances) and not any(number_list.contains(number.path) for number_list in lists)
     ]
-    other_numbers = [number for number in other_numbers if _is_assignable(number, circumstances)]
     for mark_name in _MARKS if any(number_list.varies_in_length for number_list in lists) else ("",):
         for float_dtype in (
             ("float64",) if all(number_list.has_only_ints for number_list in lists) else ("float64", "float32")
@@ -294,13 +295,12 @@ def _is_symbolic_if_dynamic(number: Number) -> bool:
 
 
 def _is_assignable(number: Number, circumstances: Circumstances) -> bool:
-    """Return whether code before the call can assign a different value to a number."""
-    return not number.is_fixed and (number.path.root.kind != "closure" or _is_reachable(number, circumstances.visible))
+    """Return whether code before the call can assign a different value to a number.
 
-
-def _is_reachable(number: Number, visible: Collection[str]) -> bool:
-    """Return whether the calling code can change a number: it has the variable, and the number is a part of it."""
-    return number.path.root.name in visible and bool(number.path.steps)
+    In a closure, the number must be a part of a variable that the calling code also has.
+    """
+    root, steps = number.path.root, number.path.steps
+    return not number.is_fixed and (root.kind != "closure" or (root.name in circumstances.visible and bool(steps)))
 
 
 def _has_equal_sizes(sizes: Sequence[Size]) -> bool:

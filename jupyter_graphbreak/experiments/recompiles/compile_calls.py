@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import dotted
 
@@ -134,8 +135,7 @@ class _CompileCallSearch:
             return False
         if self.definition.source is None:
             return node.name == self._short_name
-        first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        return (source or self.source, first) == (self.definition.source, self.definition.line)
+        return (source or self.source, first_line(node)) == (self.definition.source, self.definition.line)
 
     @property
     def _short_name(self) -> str:

@@ -66,7 +66,21 @@ class CombinedRemedy:
 
 @dataclass(frozen=True)
 class EntryFindings:
-    """The remedies found for the recompiles of one entry, and manual steps for some of them."""
+    """The remedies found for the recompiles of one entry, and manual steps for some of them.
+
+    Parameters
+    ----------
+    trials : list of tuple
+        The trials, each with its change of the sources; the best come first.
+    owner : str
+        The name of the called module in the user's code.
+    manual_steps : list of tuple
+        Sentences, each with the ids of the recompiles that it is about.
+    reason : str or None
+        Why nothing was tried.
+    is_right : bool
+        Whether the recompiles are expected, so that nothing needs to change.
+    """
 
     recompiles: list[Recompile]
     trials: list[tuple[CandidateTrial, Change]]
@@ -78,7 +92,19 @@ class EntryFindings:
 
 
 class EntrySearch:
-    """The search for remedies for one entry's recompiles."""
+    """The search for remedies for one entry's recompiles.
+
+    Parameters
+    ----------
+    seen : sequence of SeenCall
+        The different calls of the run; the first one is the call that was copied.
+    compile_text : callable
+        Returns the code objects of a source, given its text and its file name.
+    on_status : callable
+        Receives the title of each candidate before it is tried.
+    is_repeated : bool
+        Whether some calls looked the same as earlier calls.
+    """
 
     def __init__(
         self,
@@ -98,8 +124,8 @@ class EntrySearch:
         self._texts = texts
         self._compile_text = compile_text
         self._on_status = on_status
-        self._limit = report.config.get("recompile_limit", _DEFAULT_LIMIT)
-        #: Whether some calls looked the same as earlier calls.
+        limit = report.config.get("recompile_limit")
+        self._limit = limit if isinstance(limit, int) else _DEFAULT_LIMIT
         self._is_repeated = is_repeated
         self._guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
         self._finished_trials: list[tuple[CandidateTrial, Change]] = []
@@ -136,7 +162,7 @@ class EntrySearch:
         self._owner = trials.owner or DEFAULT_OWNER
         circumstances = Circumstances(
             self._owner,
-            self._limit if isinstance(self._limit, int) else _DEFAULT_LIMIT,
+            self._limit,
             self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
             frozenset[str]().union(*(site.visible for site in self._sites())),
         )

@@ -16,7 +16,6 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import GENERAL_STEP,
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, run_lines
 from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
 from jupyter_graphbreak.experiments.recompiles.variations import find_variations
-from jupyter_graphbreak.experiments.remedies.application import compile_file
 from jupyter_graphbreak.experiments.remedies.change import Change, decision_for_person, remedy_of_change
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.seen_calls import state_roots
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.schema import Recompile, Report
 
-#: Seconds after which no further trial starts, and seconds that repeating the calls may take in any case.
-PATIENCE_S = 60.0
+#: Seconds that repeating the calls of an entry may take in any case.
 _MINIMUM_S = 10.0
 
 
@@ -74,11 +72,11 @@ def find_recompile_remedies(
     files: Mapping[str, str],
     kept_entries: KeptEntries,
     *,
-    seconds: float | None = None,
-    find_cell: FindCell = lambda _: None,
-    on_status: Callable[[str], None] = lambda _: None,
-    compile_text: Callable[[str, str], list[CodeType]] = compile_file,
-    without_breaks: Callable[[Entry], Mapping[tuple[str, ...], EntryWithRemedy]] = lambda _: {},
+    seconds: float,
+    find_cell: FindCell,
+    on_status: Callable[[str], None],
+    compile_text: Callable[[str, str], list[CodeType]],
+    without_breaks: Callable[[Entry], Mapping[tuple[str, ...], EntryWithRemedy]],
 ) -> FoundRecompileRemedies:
     """Return a report with remedies for its recompiles, listed after its other remedies.
 
@@ -88,14 +86,14 @@ def find_recompile_remedies(
         The file name of each source of the report, by the source's id.
     kept_entries : KeptEntries
         The entries of the run, with the sketches of their calls.
-    seconds : float or None
-        The time limit; by default 60 seconds.
+    seconds : float
+        The time limit, after which no further trial starts.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     without_breaks : callable
         Returns the remedies for the breaks of an entry, by the ids of the remedies.
     """
-    end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
+    end = time.monotonic() + seconds
     texts = ReportTexts(report, files, find_cell)
     builder = _RecompileRemedyBuilder(report, texts)
     by_entry, without_entry = _recompiles_by_entry(report, kept_entries.entries)

@@ -62,8 +62,8 @@ _LENGTH_STEP = (
     "container out of the compiled function."
 )
 _FREED_GUARD = re.compile(r"Cache line invalidated because (.+) got deallocated")
-#: Guards, and the sentence about each; ``name`` is the group that matched.
-_BY_GUARD = (
+#: Patterns of guards, and the sentence about each; ``name`` is the group that matched.
+_SENTENCES_BY_PATTERN = (
     (
         _FREED_GUARD,
         (
@@ -112,8 +112,11 @@ def manual_step(
         The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if sentence := next(filter(None, (sentence_about(guards, varied) for sentence_about in _BY_GUARDS)), ""):
+    if sentence := _sentence_about_cache(guards, varied) or _sentence_about_function(guards):
         return sentence
+    for guard in guards:
+        if sentence := _sentence_about_kept_number(guard, varied):
+            return sentence
     for variation in named_variations.others:
         return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
     if (
@@ -224,17 +227,13 @@ def _sentence_about_cache(guards: list[str], varied: Variations) -> str:
     return ""
 
 
-def _sentence_about_function(guards: list[str], _: Variations) -> str:
+def _sentence_about_function(guards: list[str]) -> str:
     """Return a sentence about different functions that are passed, or the empty string."""
     is_only_cause = bool(guards) and all(map(name_of_varied_function, guards))
     return _FUNCTION_STEP.format(name=name_of_varied_function(guards[0])) if is_only_cause else ""
 
 
-def _sentence_about_kept_numbers(guards: list[str], varied: Variations) -> str:
-    return next(filter(None, (_sentence_about_kept(guard, varied) for guard in guards)), "")
-
-
-def _sentence_about_kept(guard: str, varied: Variations) -> str:
+def _sentence_about_kept_number(guard: str, varied: Variations) -> str:
     """Return a sentence about a number that a function, a partial or the object of a method keeps, if any."""
     if match := _OWNER_ATTRIBUTE.search(guard):
         return (
@@ -261,10 +260,6 @@ def _sentence_about_kept(guard: str, varied: Variations) -> str:
             "and pass the number in each call."
         )
     return ""
-
-
-#: The sentences that the guards alone decide, in the order in which they are tried.
-_BY_GUARDS = (_sentence_about_cache, _sentence_about_function, _sentence_about_kept_numbers)
 
 
 def _shared_graphs(named_variations: Variations, graphs: int) -> str:
@@ -338,7 +333,7 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
 
 
 def _sentence_about_own_state(variation: OtherVariation) -> str:
-    """Return a sentence about the function's state if it becomes a tensor or gains dimensions after the first call."""
+    """Return a sentence about the function's state if it becomes a tensor or gets a different number of dimensions."""
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""
@@ -365,7 +360,7 @@ def _sentence_about_guard(guard: str) -> str:
                 "each has its own graph: two graphs are expected."
             )
         return f"{settings[:1].upper()}{settings[1:]} changed between calls: set it once, before the first call."
-    for pattern, sentence in _BY_GUARD:
+    for pattern, sentence in _SENTENCES_BY_PATTERN:
         match = pattern.search(text)
         name = next(filter(None, match.groups()), "") if match is not None else ""
         if match is not None and not name.startswith(BREAK_RESULT_PREFIX):  # a value without a name in the code

@@ -455,7 +455,7 @@ def find_reading_line(paths: Collection[Path], tree: ast.Module, own_line: int |
     Parameters
     ----------
     paths : collection of Path
-        The places of the numbers. The value of an argument itself belongs to the call alone.
+        The places of the numbers. Arguments that are numbers do not count, since no other code reads them.
     tree : ast.Module
         The syntax tree of a source.
     own_line : int or None

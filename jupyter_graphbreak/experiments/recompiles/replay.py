@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-from jupyter_graphbreak.experiments.trial.seen_calls import AssignablePlace, PathStep
+    from jupyter_graphbreak.experiments.trial.seen_calls import AssignablePlace, PathStep
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"

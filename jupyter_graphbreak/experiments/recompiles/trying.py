@@ -317,11 +317,9 @@ class CallTrials:
         unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
-        if (
-            not ends_recompiles
-            and (after, unseen) >= (before, unseen_before)
-            and not _ends_limit(candidate, after, before)
-        ):
+        # With a higher limit, Dynamo compiles calls that it refused.
+        is_limit_raised = "limit" in candidate.families and after > before
+        if not ends_recompiles and (after, unseen) >= (before, unseen_before) and not is_limit_raised:
             return CandidateTrial(candidate, "break stays", None, texts, evidence)
         is_partial = unseen > 0 or (not ends_recompiles and after > before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
@@ -382,11 +380,6 @@ def _calls_given_up(counts: Sequence[CompilationCounts]) -> list[int]:
     return [number for number, count in enumerate(counts) for _ in range(count.given_up)]
 
 
-def _ends_limit(candidate: RecompileCandidate, after: int, before: int) -> bool:
-    """Return whether a higher limit lets Dynamo compile calls that it refused."""
-    return "limit" in candidate.families and after > before
-
-
 def _call_suffix(call: RepeatedCall) -> str:
     return f", on {call.description}" if call.description else ""
 
@@ -395,9 +388,7 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     match error:
         case TrialStoppedError():
             return "not tried", f"the trial was stopped before it {error.effect.what}"
-        case ThreadSeesCopyError():
-            return "not tried", str(error)
-        case LookupError():
+        case ThreadSeesCopyError() | LookupError():
             return "not tried", str(error)
     return None
 

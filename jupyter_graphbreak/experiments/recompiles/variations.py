@@ -208,7 +208,7 @@ def readings(calls: Sequence[SeenCall], varied: Variations) -> ReadExpressions:
         part
         for path, sketch in values.items()
         if isinstance(sketch, TensorSketch | OpaqueSketch)
-        for part in (*_paths_to(path),)
+        for part in _paths_to(path)
     }
     selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
     return ReadExpressions(

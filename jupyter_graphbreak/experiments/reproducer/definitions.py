@@ -11,8 +11,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak.analysis.python_text import without_warnings
-from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
+from jupyter_graphbreak.analysis.python_text import names_bound_by, without_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +19,10 @@ if TYPE_CHECKING:
     Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class UnwritableError(Exception):
+    """Something that the code uses cannot be written as source text; the message names it and ends without a period."""
 
 
 def function_node(function: types.FunctionType) -> Definition:
@@ -38,7 +41,8 @@ def function_node(function: types.FunctionType) -> Definition:
     name = code.co_name
     candidates = [node for node in ast.walk(tree) if isinstance(node, _SCOPES) and _name(node) == name]
     if name == "<lambda>":
-        candidates = [node for node in candidates if _parameters(node) == _names_of_parameters(code)]
+        parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        candidates = [node for node in candidates if _parameters(node) == parameters]
     if not candidates:
         raise UnwritableError(f"the source text of {code.co_qualname} is not available")
     return candidates[0]
@@ -132,12 +136,8 @@ def _statement_at(text: str, line: int) -> str | None:
 def _cell_function(tree: ast.Module) -> ast.FunctionDef:
     """Return a function with the statements of a cell that was compiled as one function."""
     empty = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
-    body = [statement for statement in tree.body if not _is_magic(statement)]
+    body = [statement for statement in tree.body if "get_ipython()" not in ast.unparse(statement)]  # without magics
     return ast.FunctionDef("cell", empty, body or [ast.Pass()], [], None, lineno=1, col_offset=0)
-
-
-def _is_magic(statement: ast.stmt) -> bool:
-    return "get_ipython()" in ast.unparse(statement)
 
 
 def _name(node: Definition) -> str:
@@ -147,10 +147,6 @@ def _name(node: Definition) -> str:
 def _parameters(node: Definition) -> tuple[str, ...]:
     arguments = node.args
     return tuple(argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs))
-
-
-def _names_of_parameters(code: types.CodeType) -> tuple[str, ...]:
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def outer_names(node: ast.AST) -> set[str]:
@@ -163,8 +159,8 @@ def _names_outside(node: ast.AST) -> Iterator[str]:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             arguments = node.args
             outer_nodes: list[Any] = [*arguments.defaults, *filter(None, arguments.kw_defaults)]
-            outer_nodes += _annotations(node)
-            outer_nodes += getattr(node, "decorator_list", [])
+            annotations = [*(argument.annotation for argument in _all_arguments(node)), getattr(node, "returns", None)]
+            outer_nodes += [*filter(None, annotations), *getattr(node, "decorator_list", [])]
             for part in outer_nodes:
                 yield from _names_outside(part)
             body = node.body if isinstance(node.body, list) else [node.body]
@@ -190,11 +186,6 @@ def _names_outside(node: ast.AST) -> Iterator[str]:
                 yield from _names_outside(child)
 
 
-def _annotations(node: Any) -> list[ast.expr]:
-    annotations = [argument.annotation for argument in _all_arguments(node)]
-    return [*filter(None, annotations), *filter(None, [getattr(node, "returns", None)])]
-
-
 def _all_arguments(node: Definition) -> list[ast.arg]:
     arguments = node.args
     return [
@@ -209,15 +200,7 @@ def bound_names(node: Definition) -> Iterator[str]:
     """Yield the names that are local to a function."""
     yield from (argument.arg for argument in _all_arguments(node))
     for part in _nodes_in_scope(node.body if isinstance(node.body, list) else [node.body]):
-        match part:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-            case ast.alias(name=name, asname=asname):
-                yield asname or name.partition(".")[0]
+        yield from names_bound_by(part)
 
 
 def _nodes_in_scope(body: list[Any]) -> Iterator[ast.AST]:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from jupyter_graphbreak._torch_compat.version import require_torch
+from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
 from jupyter_graphbreak.experiments.reproducer.reduction import reduced
 from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, spaced
 from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
-from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.report.reproducer import Reproducer
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ _MAX_FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
+#: The settings that every report has, with their default values.
+_DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
 #: The folder in which packages are installed, at the beginning of a path.
 _INSTALL_FOLDER = re.compile(r"""[^\s"']*[/\\](?:site|dist)-packages[/\\]""")
 
@@ -201,10 +203,6 @@ class _ScriptSearch:
         return None
 
 
-#: The settings that every report has, with their default values.
-_DEFAULT_SETTINGS = {"nested_graph_breaks": False, "recompile_limit": 8}
-
-
 def _variants(report: Report, target: Target) -> Iterator[ScriptVariant]:
     scopes = [""]
     if any(scope.setting == "fullgraph" and scope.value for scope in report.scopes):
@@ -227,7 +225,7 @@ def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
     """Yield the entries that may reproduce a finding, the most likely first."""
     entries = [*kept_entries.entries, *kept_entries.generators]
     likely_entries = [entry for entry in entries if entry.frame is not None and entry.frame in target.frames]
-    if target.kind == "check":
+    if target.kind == CHECK:
         likely_entries = [entry for entry in entries if entry.function == target.function]
     yield from likely_entries
     if not likely_entries or not kept_entries.effects:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import itertools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _BLOCK_FIELDS = ("body", "orelse", "finalbody")
-_Change = tuple[str, ast.Module]
 
 
 def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]) -> tuple[ast.Module, int]:
@@ -99,13 +99,11 @@ def _uses_undefined_names(tree: ast.Module) -> bool:
 
 def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script without some consecutive statements of a block, large parts first."""
-    for block in range(len(list(_blocks(tree)))):
-        size = len(list(_blocks(tree))[block])
-        length = size
+    for block, original in enumerate(_blocks(tree)):
+        size = length = len(original)
         while length >= 1:
             for start in range(size - length, -1, -length):
-                changed_tree = copy.deepcopy(tree)
-                statements = list(_blocks(changed_tree))[block]
+                changed_tree, statements = _copied_with_block(tree, block)
                 del statements[start : start + length]
                 if not statements and block:
                     statements.append(ast.Pass())
@@ -128,32 +126,43 @@ def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
 
 def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with a compound statement replaced by one of its blocks, or without a decorator or a base."""
-    for block in range(len(list(_blocks(tree)))):
-        for index, statement in enumerate(list(_blocks(tree))[block]):
+    for block, original in enumerate(_blocks(tree)):
+        for index, statement in enumerate(original):
             if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 for name in _BLOCK_FIELDS:
                     inner_block = getattr(statement, name, None)
                     if inner_block and not isinstance(inner_block[-1], ast.Raise):  # it would raise for any input
-                        changed_tree = copy.deepcopy(tree)
-                        statements = list(_blocks(changed_tree))[block]
+                        changed_tree, statements = _copied_with_block(tree, block)
                         statements[index : index + 1] = getattr(statements[index], name)
                         yield changed_tree
                 continue
             for name in ("decorator_list", "bases"):
                 for part in range(len(getattr(statement, name, []))):
-                    changed_tree = copy.deepcopy(tree)
-                    del getattr(list(_blocks(changed_tree))[block][index], name)[part]
+                    changed_tree, statements = _copied_with_block(tree, block)
+                    del getattr(statements[index], name)[part]
                     yield changed_tree
             if not isinstance(statement, ast.ClassDef) and any(
                 isinstance(node, ast.arg) and node.annotation is not None for node in ast.walk(statement)
             ):
-                changed_tree = copy.deepcopy(tree)
-                for node in ast.walk(list(_blocks(changed_tree))[block][index]):
+                changed_tree, statements = _copied_with_block(tree, block)
+                for node in ast.walk(statements[index]):
                     if isinstance(node, ast.arg):
                         node.annotation = None
                     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                         node.returns = None
                 yield changed_tree
+
+
+def _copied_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
+    """Return a copy of a script, and its node with a number in the order of :func:`ast.walk`."""
+    copied = copy.deepcopy(tree)
+    return copied, next(itertools.islice(ast.walk(copied), number, None))
+
+
+def _copied_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
+    """Return a copy of a script, and its block with a number in the order of :func:`_blocks`."""
+    copied = copy.deepcopy(tree)
+    return copied, next(itertools.islice(_blocks(copied), number, None))
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
@@ -166,8 +175,7 @@ def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
             is_method = parameters[0].arg == "self"
             if parameter.arg == "self":
                 continue
-            changed_tree = copy.deepcopy(tree)
-            function: Any = list(ast.walk(changed_tree))[number]
+            changed_tree, function = _copied_with_node(tree, number)
             _drop_parameter(function, index)
             position = index - 1 if is_method else index
             for call in ast.walk(changed_tree):
@@ -207,8 +215,7 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
         for index, statement in enumerate(node.body):
             match statement:
                 case ast.Assign([ast.Name(id=name)], ast.Name(id=other)):
-                    changed_tree = copy.deepcopy(tree)
-                    function: Any = list(ast.walk(changed_tree))[number]
+                    changed_tree, function = _copied_with_node(tree, number)
                     del function.body[index]
                     for later_statement in function.body[index:]:
                         for part in ast.walk(later_statement):
@@ -223,28 +230,25 @@ def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
         is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
         name = "elts" if isinstance(node, ast.List | ast.Set) else "args" if is_sequential else ""
         for index in range(len(getattr(node, name)) if name else 0):
-            changed_tree = copy.deepcopy(tree)
-            del getattr(list(ast.walk(changed_tree))[number], name)[index]
+            changed_tree, changed_node = _copied_with_node(tree, number)
+            del getattr(changed_node, name)[index]
             yield changed_tree
         for index in range(len(node.keys) if isinstance(node, ast.Dict) else 0):
-            changed_tree = copy.deepcopy(tree)
-            changed_node: Any = list(ast.walk(changed_tree))[number]
+            changed_tree, changed_node = _copied_with_node(tree, number)
             del changed_node.keys[index], changed_node.values[index]
             yield changed_tree
         if not isinstance(node, ast.Call):
             continue
         if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of the finding
             if any(word.arg == "options" for word in node.keywords):
-                changed_tree = copy.deepcopy(tree)
-                compiling: Any = list(ast.walk(changed_tree))[number]
+                changed_tree, compiling = _copied_with_node(tree, number)
                 compiling.keywords = [word for word in compiling.keywords if word.arg != "options"]
                 yield changed_tree
             continue
         length = len(node.keywords)
         while length >= 1:
             for start in range(0, len(node.keywords), length):
-                changed_tree = copy.deepcopy(tree)
-                call: Any = list(ast.walk(changed_tree))[number]
+                changed_tree, call = _copied_with_node(tree, number)
                 part = call.keywords[start : start + length]
                 # Keywords that are integers stay: they may keep a model small.
                 if not any(isinstance(word.value, ast.Constant) and type(word.value.value) is int for word in part):
@@ -258,8 +262,7 @@ def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _expressions(node):
             for simpler_part in _parts(part):
-                changed_tree = copy.deepcopy(tree)
-                owner = list(ast.walk(changed_tree))[number]
+                changed_tree, owner = _copied_with_node(tree, number)
                 replacement = copy.deepcopy(simpler_part)
                 if index is None:
                     setattr(owner, name, replacement)
@@ -295,19 +298,14 @@ def _parts(node: ast.expr) -> list[ast.expr]:
             return values
         case ast.Call(ast.Attribute(ast.Name(name), "__new__")):
             return [ast.Call(ast.Name(name, ast.Load()), [], [])]
-        case ast.Call(func, args) if not _makes_tensor(node):
-            receiver = [func.value] if isinstance(func, ast.Attribute) and not _is_of_torch(func) else []
-            return [*receiver, *(arg for arg in args if not isinstance(arg, ast.Starred | ast.Constant))]
+        case ast.Call(ast.Attribute(attr=name)) if name.startswith(("rand", "tensor", "empty")):
+            return []  # it makes a tensor
+        case ast.Call(func, args):
+            parts = [arg for arg in args if not isinstance(arg, ast.Starred | ast.Constant)]
+            is_method = isinstance(func, ast.Attribute) and not ast.unparse(func).startswith("torch.")
+            return [func.value, *parts] if isinstance(func, ast.Attribute) and is_method else parts
         case ast.Subscript(value) | ast.UnaryOp(_, value):
             return [value]
         case ast.Tuple(elts, ast.Load()) | ast.List(elts, ast.Load()) if len(elts) > 1:
             return [elts[0]]
     return []
-
-
-def _makes_tensor(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr.startswith(("rand", "tensor", "empty"))
-
-
-def _is_of_torch(func: ast.Attribute) -> bool:
-    return ast.unparse(func).startswith("torch.")

@@ -34,7 +34,7 @@ def expression(text: str) -> ast.expr:
 def remove_noise(node: Any) -> Any:
     """Remove docstrings and ``torch.compile`` as a decorator, and make the variables of outer functions global."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        node.body = [_as_global(statement) for statement in node.body]
+        node.body = [ast.Global(part.names) if isinstance(part, ast.Nonlocal) else part for part in node.body]
     for part in ast.walk(node):
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             first_statement = part.body[0]
@@ -46,10 +46,6 @@ def remove_noise(node: Any) -> Any:
                 part.body = part.body[1:] or [ast.Pass()]
             part.decorator_list = [decorator for decorator in part.decorator_list if not _compiles(decorator)]
     return node
-
-
-def _as_global(statement: ast.stmt) -> ast.stmt:
-    return ast.Global(statement.names) if isinstance(statement, ast.Nonlocal) else statement
 
 
 def _compiles(decorator: ast.expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import dataclasses
+import inspect
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,12 +14,14 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import given_backend
 from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
+from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
-from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
+from jupyter_graphbreak.experiments.reproducer.target import CHECK
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.seen_calls import TensorSketch, state_roots
+from jupyter_graphbreak.recording.targets import closure_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.reproducer.target import Target
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
+    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
 
 #: The logs in which PyTorch itself reports a break or a recompile.
 _LOG_NAMES = {"break": "graph_breaks", "recompile": "recompiles"}
@@ -107,7 +110,7 @@ def script_for(
     call_text = ast.unparse(writer.value(call))
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
-        call_text = writer.name_expression(call, expression(call_text), name)
+        call_text = writer.assign(call, expression(call_text), name)
     later_calls = calls[1:] if target.kind == "recompile" else []
     argument_texts = [_arguments(writer, first_arguments, entry.arguments)]
     if later_calls:
@@ -124,37 +127,33 @@ def script_for(
         state_changes.append(_state_changes(writer, entry, calls[number - 1], later_call))
     compiled_text = _compiled_expression(writer, entry, call_text, variant)
     setup_lines = _settings(entry, target, settings)
-    if target.kind == "check":
+    is_check, is_generator = target.kind == CHECK, _is_generator(entry.call)
+    if is_check:
         writer.bind(copy, "copy")
-        call_lines = _comparison(call_text, compiled_text, argument_texts[0], target)
+        call_lines = _with_modes(entry, _comparison(call_text, compiled_text, argument_texts[0], target))
     else:
-        call_lines = [f"compiled = {compiled_text}"]
+        repeated_lines: list[str] = []
         for arguments, state in zip(argument_texts, state_changes, strict=True):
-            call_lines += [
-                *state,
-                f"list(compiled({arguments}))" if _is_generator(entry.call) else f"compiled({arguments})",
-            ]
-    call_lines = call_lines[: 1 if target.kind != "check" else 0] + _with_modes(
-        entry, call_lines[1:] if target.kind != "check" else call_lines
-    )
+            repeated_lines += [*state, f"list(compiled({arguments}))" if is_generator else f"compiled({arguments})"]
+        call_lines = [f"compiled = {compiled_text}", *_with_modes(entry, repeated_lines)]
     if variant.scope == "error_on_graph_break":
         call_lines = [call_lines[0], *_indented("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
     tree = writer.module(ast.parse("\n".join(call_lines)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
-    setup_lines += [_SEED_CALL] if is_random or target.kind == "check" else []
+    setup_lines += [_SEED_CALL] if is_random or is_check else []
     end_of_imports = next(
         index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom)
     )
     tree.body[end_of_imports:end_of_imports] = ast.parse("\n".join(setup_lines)).body
     required = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
     required += () if entry.compiles_itself else ("torch.compile(",)
-    if target.kind == "check":
+    if is_check:
         required += _lines_that_compare(
             tree, writer.known_name(given_backend(entry.backend)[0]), raises=bool(target.error[0])
         )
-    required += ("list(compiled(",) if _is_generator(entry.call) else ()
+    required += ("list(compiled(",) if is_generator else ()
     required += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
 
@@ -193,21 +192,12 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
     """Return what identifies a function: the places of its code and of the code of functions in its closure."""
-    closure_values = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if _has_content(cell)]
     codes = [
         code
-        for part in (function, *closure_values)
+        for part in (function, *closure_values(function))
         if isinstance(code := getattr(part, "__code__", None), types.CodeType)
     ]
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
-
-
-def _has_content(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True
 
 
 def _arguments(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
@@ -235,27 +225,19 @@ def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_c
             not is_plain
             or path not in earlier_call.state
             or earlier_call.state[path] == value
-            or _is_sketch(earlier_call.state[path])
+            or isinstance(earlier_call.state[path], TensorSketch)
         ):
             continue
         is_named = path.root.kind in {"argument", "module"}  # containers are written where they are passed
         root = writer.known_name(roots[path.root].read()) if is_named and path.root in roots else path.root.name
         if root is not None:
-            lines.append(f"{root}{_path_text(path)} = {value!r}")
+            lines.append(f"{root}{''.join(map(str, path.steps))} = {value!r}")
     return lines
-
-
-def _path_text(path: Path) -> str:
-    return "".join(map(str, path.steps))
-
-
-def _is_sketch(value: Any) -> bool:
-    return isinstance(value, TensorSketch)
 
 
 def _is_generator(call: Any) -> bool:
     code = getattr(getattr(call, "__func__", call), "__code__", None)
-    return code is not None and bool(code.co_flags & 0x20)
+    return code is not None and bool(code.co_flags & inspect.CO_GENERATOR)
 
 
 def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
@@ -290,7 +272,9 @@ def _settings(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list
 
 def _with_modes(entry: Entry, lines: list[str]) -> list[str]:
     modes = entry.modes
-    contexts = ["torch.inference_mode()"] if modes.inference else [] if modes.grad else ["torch.no_grad()"]
+    contexts = (
+        ["torch.inference_mode()"] if modes.is_inference else [] if modes.records_gradients else ["torch.no_grad()"]
+    )
     contexts += [f"torch.autocast({kind!r}, dtype={dtype})" for kind, dtype in modes.autocast]
     return _indented(f"with {', '.join(contexts)}:", lines) if contexts else lines
 

@@ -27,7 +27,12 @@ import torch
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak._torch_compat.operations import custom_operator
 from jupyter_graphbreak._torch_compat.tensor_values import has_own_dispatch, looking_at_tensors
-from jupyter_graphbreak.experiments.reproducer.definitions import class_node, function_node, outer_names
+from jupyter_graphbreak.experiments.reproducer.definitions import (
+    UnwritableError,
+    class_node,
+    function_node,
+    outer_names,
+)
 from jupyter_graphbreak.experiments.reproducer.objects import (
     MISSING,
     attributes_of,
@@ -50,13 +55,13 @@ from jupyter_graphbreak.experiments.reproducer.renaming import (
     expression,
     remove_noise,
 )
-from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Tensors of integers up to this size are written with their values; with ``exact``, all tensors up to the second size.
+#: Tensors of up to this many integers are written with their values; with ``uses_values``, so are all tensors of up to
+#: the second number of elements.
 _MAX_NUMBERS, _MAX_EXACT = 16, 256
 #: The maximum number of items of a container, and the maximum depth of values.
 _MAX_ITEMS, _MAX_DEPTH = 200, 20
@@ -169,7 +174,7 @@ class Writer:
         compiled_object = compiled_callable(value) if not isinstance(value, torch.nn.Module) else None
         if compiled_object is not None:
             inner = self.bind(compiled_object, wanted_name)
-            return self._assign(value, expression(f"torch.compile({inner})"), f"compiled_{wanted_name}")
+            return self.assign(value, expression(f"torch.compile({inner})"), f"compiled_{wanted_name}")
         if (operator := custom_operator(value)) is not None:
             return self._write_operator(value, *operator)
         if isinstance(value, types.ModuleType):
@@ -180,18 +185,15 @@ class Writer:
             return self._write_function(user_function, wanted_name, value)
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or is_library_callable(value):
             return self._import_object(value, wanted_name)
-        return self._assign(value, self.value(value), wanted_name)
+        return self.assign(value, self.value(value), wanted_name)
 
-    def _assign(self, value: Any, node: ast.expr, wanted_name: str) -> str:
+    def assign(self, value: Any, node: ast.expr, wanted_name: str) -> str:
+        """Define a variable for an object that an expression makes, and return its name."""
         if isinstance(node, ast.Name) and id(value) in self._names:
             return node.id
         name = self._reserve_name(value, wanted_name)
         self._statements.append(ast.Assign([ast.Name(name, ast.Store())], node, lineno=0))
         return name
-
-    def name_expression(self, value: Any, node: ast.expr, wanted_name: str) -> str:
-        """Define a variable for an object that an expression makes, and return its name."""
-        return self._assign(value, node, wanted_name)
 
     def known_name(self, value: Any) -> str | None:
         """Return the name of an object in the script, if it has one."""
@@ -241,13 +243,13 @@ class Writer:
 
     # Functions.
 
-    def _write_function(self, function: types.FunctionType, wanted_name: str, value: Any = None) -> str:
-        key = function if value is None else value
-        for named_object in (key, function):
+    def _write_function(self, function: types.FunctionType, wanted_name: str, value: Any) -> str:
+        """Write the definition of the function that an object wraps, or is; return its name."""
+        for named_object in (value, function):
             if id(named_object) in self._names:
                 return self._names[id(named_object)]
         node = copy.deepcopy(function_node(function))
-        name = self._reserve_name(key, wanted_name if isinstance(node, ast.Lambda) else node.name)
+        name = self._reserve_name(value, wanted_name if isinstance(node, ast.Lambda) else node.name)
         self._names.setdefault(id(function), name)
         self._named_objects.append(function)
         definition = self._resolved(remove_noise(node), function)
@@ -270,10 +272,7 @@ class Writer:
         """Define the objects that a function uses, and return its definition with the script's names."""
         scope = dict(function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                scope[name] = cell.cell_contents
-            except ValueError:  # an empty cell
-                scope.pop(name, None)
+            scope[name] = cell_content(cell)
         return self._with_names(node, scope, skip={"__class__", "super"})
 
     def _with_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
@@ -300,7 +299,7 @@ class Writer:
         if not is_written_by_user(class_):
             return self._import_object(class_, wanted_name)
         if (creating_call := self._class_creating_call(class_)) is not None:
-            return self._assign(class_, creating_call, class_.__name__)
+            return self.assign(class_, creating_call, class_.__name__)
         node = copy.deepcopy(class_node(class_))
         name = self._reserve_name(class_, class_.__name__)
         scope: dict[str, Any] = dict(vars(sys.modules.get(class_.__module__, types.ModuleType("missing"))))
@@ -366,7 +365,7 @@ class Writer:
             case _ if _is_array(value):
                 return expression(f"({self._data(torch.from_numpy(value))}).numpy()")
             case torch.optim.Optimizer():
-                return expression(self._assign(value, self._optimizer(value, depth), "optimizer"))
+                return expression(self.assign(value, self._optimizer(value, depth), "optimizer"))
         return None
 
     def _value_of_python(self, value: Any, depth: int) -> ast.expr | None:

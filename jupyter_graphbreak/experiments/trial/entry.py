@@ -113,7 +113,7 @@ class Entry:
     @looking_at_tensors()
     def why_not_run(self) -> str | None:
         """Return the reason why the entry cannot run again, as a sentence; ``None`` if it can."""
-        if self.modes.functorch:
+        if self.modes.transform_count:
             return f"{self.function} was called within a transform of torch.func, which cannot be repeated on its own."
         tensors = self.tensors()
         return _why_too_large(self.function, sum(tensor.nbytes for tensor in tensors), 0, _trial_limit(tensors))
@@ -174,7 +174,7 @@ class KeptEntries:
                         "examined."
                     )
                 return
-        if entered.modes.functorch:
+        if entered.modes.transform_count:
             self.left_out.append(
                 f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
                 "cannot be repeated on its own."

@@ -115,7 +115,7 @@ def values_of_entry(
 
     def of_eager(key: Any) -> _Operation:
         location = locate([key.place])
-        return _Operation(_without_text(location), key.op, None)
+        return _Operation(replace(location, code=None) if location is not None else None, key.op, None)
 
     eager_results = next((counts for counts in results if counts.by == "eager"), None)
     is_known = eager_results is not None and eager_results.raised is None
@@ -223,10 +223,6 @@ def _location_in_run(location: Location | None, correspondence: Correspondence) 
     """Return a location of the copies as the report of the run names it; ``None`` if the report lacks its source."""
     source = correspondence.source(location.source) if location is not None else None
     return replace(location, source=source) if location is not None and source is not None else None
-
-
-def _without_text(location: Location | None) -> Location | None:
-    return replace(location, code=None) if location is not None else None
 
 
 def _line_of(operation: _Operation) -> tuple[str, int] | None:

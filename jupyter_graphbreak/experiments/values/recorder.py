@@ -99,9 +99,7 @@ class ValueRecorder:
             self._keep_presence(tensor, Presence(value_range.nan > 0, value_range.inf > 0))
             if number == 0:
                 self._add_forward(key, value_range, execution)
-            self._find_origins(
-                key, "forward", value_range, Presence(before.nan or written.nan, before.inf or written.inf), execution
-            )
+            self._find_origins(key, "forward", value_range, before, execution)
             if tensor.requires_grad and not tensor.is_leaf:
                 self._watch_backward(key, tensor, execution, is_first=number == 0)
         return result

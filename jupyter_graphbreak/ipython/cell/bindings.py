@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.analysis.python_text import names_bound_by
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -26,15 +28,12 @@ def top_level_nodes(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         node = pending.pop()
         yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            pending += [*getattr(node, "decorator_list", []), *_default_values(node.args)]
+            pending += [*getattr(node, "decorator_list", []), *node.args.defaults]
+            pending += [default for default in node.args.kw_defaults if default is not None]
         elif isinstance(node, ast.ClassDef):
             pending += [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
         else:
             pending += ast.iter_child_nodes(node)
-
-
-def _default_values(arguments: ast.arguments) -> list[ast.expr]:
-    return [*arguments.defaults, *(default for default in arguments.kw_defaults if default is not None)]
 
 
 def bound_names(body: Iterable[ast.stmt]) -> set[str]:
@@ -42,19 +41,8 @@ def bound_names(body: Iterable[ast.stmt]) -> set[str]:
     names: set[str] = set()
     in_comprehensions = _comprehension_targets(body)
     for node in top_level_nodes(body):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if node not in in_comprehensions:
-                names.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.alias(name=name, asname=asname):
-                names.add(asname or name.partition(".")[0])
-            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                names.add(name)
-            case ast.MatchMapping(rest=str(name)):
-                names.add(name)
-            case _:
-                pass
+        if node not in in_comprehensions:
+            names.update(names_bound_by(node))
     return names
 
 

@@ -24,13 +24,11 @@ def count_leading_statements(body: list[ast.stmt]) -> int:
     count = 0
     if len(body) > 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         count = int(isinstance(body[0].value.value, str))
-    while count < len(body) and _is_future_import(body[count]):
+    for node in body[count:]:
+        if not isinstance(node, ast.ImportFrom) or node.module != "__future__":
+            break
         count += 1
     return count
-
-
-def _is_future_import(node: ast.stmt) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.module == "__future__"
 
 
 def split_cell(body: list[ast.stmt], magic_runs_code: Callable[[str], bool]) -> tuple[list[ast.stmt], list[ast.stmt]]:

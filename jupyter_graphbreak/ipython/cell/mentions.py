@@ -1,8 +1,9 @@
-"""Find what the code of a cell mentions: names, ``torch.compile``, and parameters that it saves."""
+"""Find what the code of a cell mentions: objects of the notebook, ``torch.compile``, and parameters that it saves."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,15 +14,18 @@ from jupyter_graphbreak.records.additions import ORIG_MOD
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+#: The names of IPython's history in a namespace: _, __, _3, _i, _i3, _ih, _oh, _dh.
+_HISTORY = re.compile(r"_+|_+\d+|_i+|_i\d+|_[iod]h")
 #: How to avoid the prefix that the wrapper of ``torch.compile(model)`` adds to the names of parameters.
 _COMPILE_IN_PLACE = "compile the model in place with `model.compile()`"
 #: At most this many keys of a dict, and this many values that are dicts, are examined.
 _MAX_KEYS = 1000
 
 
-def mentioned_names(tree: ast.AST) -> set[str]:
-    """Return the names that code mentions, at any depth."""
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+def mentioned_objects(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the objects to which code refers at any depth, by name, except for IPython's history."""
+    names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)})
+    return {name: namespace[name] for name in names if name in namespace and not _HISTORY.fullmatch(name)}
 
 
 def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:

@@ -81,8 +81,7 @@ class CellTexts:
             if cell_number is None:
                 return None
             number = cell_number
-            history = self._shell.history_manager
-            raw = history.input_hist_raw if history is not None else []
+            raw = self._history()
             text = raw[number] if 0 < number < len(raw) else ""
             inner_text = "".join(linecache.getlines(filename)).rstrip()
             if self._current is not None and inner_text and inner_text in self._current[1]:
@@ -93,14 +92,18 @@ class CellTexts:
         offset, indent = _stripped_by_ipython(text)
         return CellText(f"Cell In[{number}]", text.rstrip("\n"), offset, indent)
 
+    def _history(self) -> list[str]:
+        """Return the texts of the cells that have run, by number."""
+        history = self._shell.history_manager
+        return history.input_hist_raw if history is not None else []
+
     def _number_of(self, filename: str) -> int | None:
         numbers: dict[str, int] = getattr(self._shell.compile, "_filename_map", {})
         return numbers.get(filename)
 
     def _number_of_running_cell(self, filename: str, text: str) -> int:
         """Return the number of the running cell; IPython increments it before a magic such as %%time runs its cell."""
-        history = self._shell.history_manager
-        raw = history.input_hist_raw if history is not None else []
+        raw = self._history()
         if text.lstrip().startswith("%%") and raw and raw[-1].strip() == text.strip():
             return len(raw) - 1
         return self._number_of(filename) or self._shell.execution_count
@@ -111,8 +114,7 @@ class CellTexts:
         code = (request or {}).get("content", {}).get("code")
         if isinstance(code, str) and (_MAGIC_NAME in code or read_explain_request(request) is not None):
             return code
-        history = self._shell.history_manager
-        raw = history.input_hist_raw if history is not None else []
+        raw = self._history()
         if raw and _MAGIC_NAME in raw[-1]:
             return str(raw[-1])
         return "".join(linecache.getlines(filename))

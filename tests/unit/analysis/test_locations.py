@@ -160,7 +160,7 @@ def test_kinds_of_frames(path: str, function: str, kind: str) -> None:
         "/home/u/runpytorch/train.py",
         "/data/asyncio/loop.py",
         "/data/jupyter_graphbreak/examples/x.py",
-        "/data/jupyter_graphbreak/compiling/programs.py",
+        "/data/jupyter_graphbreak/commands/script.py",
         "/home/u/proj/torch/_dynamo/mine.py",
         "/home/u/proj/torch/nn/modules/module.py",
         "/home/u/torch/utils/device.py",

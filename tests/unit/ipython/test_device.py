@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_graphbreak.ipython.options import CudaDevices, choose_device
+from jupyter_graphbreak._torch_compat.default_device import CudaDevices
+from jupyter_graphbreak.ipython.options import choose_device
 
 GPU = CudaDevices(["H100", "A100"], 1)
 NONE = CudaDevices(why_none="torch 2.13.0 is built without CUDA")

@@ -25,7 +25,7 @@ def test_an_error_on_leaving_one_context_is_reported_and_the_others_are_left() -
     assert opened.enter("one", lambda: noted(closed, "first"), None) == "first"
     opened.enter("two", lambda: noted(closed, "second", RuntimeError), None)
     opened.enter("three", lambda: noted(closed, "third"), None)
-    assert opened.complete
+    assert opened.is_complete
     opened.contexts.close()
     assert closed == ["third", "second", "first"]
     assert faults == [("two", "second")]
@@ -50,4 +50,4 @@ def test_a_context_that_cannot_be_entered_is_reported_and_yields_the_default() -
 
     assert opened.enter("it", fail, "instead") == "instead"
     assert faults == ["it"]
-    assert not opened.complete
+    assert not opened.is_complete

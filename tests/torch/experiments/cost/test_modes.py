@@ -164,7 +164,7 @@ def test_recompilation_for_a_mode_is_a_new_entry() -> None:
             compiled(torch.ones(2))
         with torch.no_grad():
             compiled(torch.ones(2))
-    assert [entry.modes.grad for entry in kept.entries] == [True, False]
+    assert [entry.modes.records_gradients for entry in kept.entries] == [True, False]
 
 
 def test_number_of_instances_is_limited_with_a_note() -> None:

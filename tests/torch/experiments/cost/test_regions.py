@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from jupyter_graphbreak._torch_compat.cold_caches import without_caches
+from jupyter_graphbreak._torch_compat.tried_settings import without_caches
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.cost import regions
 from jupyter_graphbreak.experiments.cost.blocks import RepeatedBlocks, repeated_blocks

@@ -29,14 +29,14 @@ def test_profile_gives_lookup_times_and_operations_outside_graphs() -> None:
         Range("lookup", "", 5, 10),
         Range("region", "0/0", 10, 90),
         Range("graph", "0", 20, 30),
-        Range("forward", "", 21, 29, link=7),
+        Range("forward", "", 21, 29),
         Range("operation", "aten::add", 22, 23),
         Range("operation", "aten::item", 35, 37),
         Range("operation", "aten::_local_scalar_dense", 36, 37),
         Range("lookup", "", 50, 54),
         Range("region", "1/0", 54, 88),
         Range("graph", "1", 60, 70),
-        Range("backward", "", 75, 80, link=7),
+        Range("backward", "", 75, 80),
     ]
     assert operations_outside(ranges) == 1
     assert operations_outside([]) == 0

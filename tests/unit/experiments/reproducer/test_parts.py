@@ -10,10 +10,10 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.reduction import reduced
 from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script
 from jupyter_graphbreak.experiments.reproducer.target import first_line, guard_kind, idents_of, target_of
-from jupyter_graphbreak.experiments.reproducer.unwritable import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Break, Device, GuardFailure, Recompile, Report, RunError

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families import (
     branches,
-    flags,
     hoisting,
     loops,
     markers,
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
 #: The function of each family that yields its proposals, by the family's name; the most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
-    switches.FAMILY: switches.propose,
+    switches.SWITCHES: switches.propose_switches,
     sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
     branches.FAMILY: branches.propose,
     loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,
-    flags.FAMILY: flags.propose,
+    switches.SETTINGS: switches.propose_settings,
     scalars.FAMILY: scalars.propose,
     hoisting.FAMILY: hoisting.propose,
 }
@@ -82,10 +81,10 @@ def _handled_code(problem: Problem) -> str | None:
         if frame.location is not None
     }
     callers = [location for location in problem.break_.stack if location.function is not None]
-    enclosing_callable_ids = itertools.dropwhile(
+    callers_within_compiled_code = itertools.dropwhile(
         lambda location: (location.source, str(location.function).rpartition(".")[2]) not in compiled_functions, callers
     )
-    for location in (problem.break_.location, *enclosing_callable_ids):
+    for location in (problem.break_.location, *callers_within_compiled_code):
         site = site_at(problem, location)
         if site is not None and is_handled(site.draft, site.node):
             return site.draft.text_of(site.node).partition("\n")[0]

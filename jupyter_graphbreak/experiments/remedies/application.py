@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import gc
+import itertools
 import linecache
 import re
 import sys
@@ -100,7 +101,7 @@ class LiveFunctions:
         if self._known is None:
             functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.in_files(self._filenames)]
             self._known = [
-                weakref.ref(function_) for function_ in functions if function_.__code__.co_filename in self._filenames
+                weakref.ref(function) for function in functions if function.__code__.co_filename in self._filenames
             ]
         live_functions = [function for reference in self._known if (function := reference()) is not None]
         by_id = {id(function): function for function in (*live_functions, *copies)}
@@ -223,7 +224,7 @@ class Application:
         If a new text is not Python.
     """
 
-    def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()) -> None:
+    def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType]) -> None:
         self.definitions: list[NewDefinition] = []
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
@@ -261,12 +262,8 @@ class Application:
             return
         copies_by_id = {id(copy): copy for copy in copies}
         codes = [copy.__code__ for copy in copies_by_id.values()]
-        pairs = [
-            pair
-            for counterparts in by_file.values()
-            for pairs_of_name in counterparts.values()
-            for pair in pairs_of_name
-        ]
+        counterparts = (pairs for by_name in by_file.values() for pairs in by_name.values())
+        pairs = itertools.chain.from_iterable(counterparts)
         unchanged = {id(new) for old, new in pairs if _is_same_constant(old, new)}
         for function, new_code in self._codes:
             if id(function) not in copies_by_id and id(new_code) not in unchanged and function.__code__ not in codes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import itertools
 import os
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -129,6 +130,39 @@ def apply_edits(text: str, edits: list[Edit]) -> str:
             raise ValueError(f"lines {edit.first_line} to {edit.last_line} have changed")
         lines[replaced] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
+
+
+def merged_change(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
+    """Return two changes of the original as one; ``None`` if they change the same lines."""
+    texts = dict(first.texts)
+    for source, text in second.texts.items():
+        if source not in texts:
+            texts[source] = text
+            continue
+        changes = Change({source: texts[source]}), Change({source: text})
+        edits = list(dict.fromkeys(edit for change in changes for edit in edits_of(original, change)))
+        edits.sort(key=lambda edit: (edit.first_line, edit.last_line))
+        for earlier_edit, later_edit in itertools.pairwise(edits):
+            if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
+                return None
+        texts[source] = apply_edits(original[source], edits)
+    conflicting_settings = [
+        name
+        for name in first.settings.keys() & second.settings.keys()
+        if not isinstance(first.settings[name], list) and first.settings[name] != second.settings[name]
+    ]
+    if conflicting_settings or (first.compiles_itself and second.compiles_itself):
+        return None
+    assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
+    joined_change = Change(
+        texts,
+        first.settings,
+        first.codes,
+        first.compiles_itself or second.compiles_itself,
+        assumptions,
+        (*first.inner_calls, *second.inner_calls),
+    )
+    return joined_change.with_settings(second.settings, second.codes)
 
 
 def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:

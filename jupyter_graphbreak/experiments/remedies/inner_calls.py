@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from jupyter_graphbreak.experiments.remedies.original import Original
+    from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.schema import Report
 
 #: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
@@ -398,3 +400,31 @@ def is_foreign_file(filename: str) -> bool:
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
     return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))
+
+
+def compiled_entry(entry: Entry) -> CompiledEntry:
+    """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
+    call, name = entry.call, str(getattr(entry.call, "__name__", ""))
+    try:
+        parameters = tuple(inspect.signature(getattr(call, "forward", call)).parameters)
+    except (TypeError, ValueError):
+        parameters = ()
+    if isinstance(call, torch.nn.Module):
+        return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)
+    owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
+    if owner is not None:
+        receiver = next(iter(code.co_varnames if code else ()), "self")
+        return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
+    passed_values = entry.arguments.named(call)
+    first_name = next(iter(passed_values), "")
+    if first_name and _is_method(call, type(passed_values[first_name])):
+        return CompiledEntry(
+            name, type(passed_values[first_name]).__name__, parameters=parameters[1:], receiver=first_name
+        )
+    return CompiledEntry(name, parameters=parameters)
+
+
+def _is_method(call: Any, kind: type) -> bool:
+    """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
+    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in kind.__mro__}
+    return getattr(call, "__qualname__", None) in names

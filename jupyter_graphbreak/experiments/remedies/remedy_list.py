@@ -135,7 +135,7 @@ def with_remedies(
     remedies = _with_exclusions(_merged_remedies(remedies, entries))
     kept_ids = {remedy.id for remedy in remedies}
     by_search = [
-        {ident: candidate_ for ident, candidate_ in candidates_of_search.items() if ident in kept_ids}
+        {ident: candidate for ident, candidate in candidates_of_search.items() if ident in kept_ids}
         for candidates_of_search in by_search
     ]
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
@@ -156,6 +156,8 @@ def with_remedies(
 
 
 class _BreakRemedyBuilder:
+    """Turns the candidates of one search into remedies for the breaks of the report."""
+
     def __init__(self, report: Report, source_ids: dict[str, str], search: Search) -> None:
         self._search = search
         self._original = search.runner.original
@@ -164,21 +166,20 @@ class _BreakRemedyBuilder:
         self.new_sources: list[Source] = []
         self._sources: dict[str, str] = {}
         for source in self._original.report.sources:
-            filename = self._original.files[source.id]
-            if filename not in source_ids:  # a source that the run did not use
-                source_ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
-                self.new_sources.append(replace(source, id=source_ids[filename]))
-            self._sources[source.id] = source_ids[filename]
+            self._sources[source.id] = self._id_in_report(self._original.files[source.id], source)
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
         changed_sources = {source for candidate in search.candidates for source in candidate.result.change.texts}
         for ident, (filename, cell) in search.runner.other_cells.items():
             if ident in changed_sources:
-                if filename not in source_ids:
-                    source_ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
-                    self.new_sources.append(
-                        Source(source_ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)])
-                    )
-                self._sources[ident], self._paths[ident] = source_ids[filename], cell.name
+                source = Source("", cell.name, "cell", segments=[Segment(1, cell.text)])
+                self._sources[ident], self._paths[ident] = self._id_in_report(filename, source), cell.name
+
+    def _id_in_report(self, filename: str, source: Source) -> str:
+        """Return the id of a source in the report; a source that the run did not use is added to the report."""
+        if filename not in self._source_ids:
+            self._source_ids[filename] = f"s{len(self._report.sources) + len(self.new_sources) + 1}"
+            self.new_sources.append(replace(source, id=self._source_ids[filename]))
+        return self._source_ids[filename]
 
     def candidates(self, count: int) -> dict[str, Candidate]:
         """Return the candidates for breaks of the report, by new ids; the first follows ``count`` earlier ones."""

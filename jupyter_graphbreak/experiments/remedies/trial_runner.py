@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -207,8 +208,8 @@ class TrialRunner:
         usual_inputs = _accepted_first(self._uncompiled_original.usual_inputs())
         #: The backend of all trials: the entry's own, if there is time for it.
         self.backend = entry.backend
-        #: The compiled run of the unchanged program.
-        self.original, self._original_seconds = self._run_original(usual_inputs)
+        #: The compiled run of the unchanged program, and the seconds that it took: a trial takes at least as long.
+        self.original, self.original_seconds = self._run_original(usual_inputs)
         #: The compiled run of the original on each choice of edge inputs.
         self._original_on_edge_cases: dict[EdgeCaseChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
@@ -221,16 +222,12 @@ class TrialRunner:
         self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
+        other_files = {source: filename for source, (filename, _) in self.other_cells.items()}
+        other_texts = {source: cell.text for source, (_, cell) in self.other_cells.items()}
         self.program = replace(
             self.executed_program,
-            files={
-                **self.executed_program.files,
-                **{source: filename for source, (filename, _) in self.other_cells.items()},
-            },
-            texts={
-                **self.executed_program.texts,
-                **{source: cell.text for source, (_, cell) in self.other_cells.items()},
-            },
+            files={**self.executed_program.files, **other_files},
+            texts={**self.executed_program.texts, **other_texts},
         )
         #: The places in arguments and state that no two runs leave equal.
         self._varying = frozenset[str]()
@@ -273,11 +270,6 @@ class TrialRunner:
             return None
         return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
-    @property
-    def original_seconds(self) -> float:
-        """The seconds that the compiled original took; a trial takes at least as long."""
-        return self._original_seconds
-
     def find_inner_calls(self, outside: frozenset[str]) -> InnerCalls:
         """Return the largest parts of the entry without a break or, if they are small, without those in ``outside``."""
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside)
@@ -307,8 +299,8 @@ class TrialRunner:
         """
         candidate = _RunnableChange(
             change,
-            lambda chosen_cases, is_promising: self._run_compiled(change, chosen_cases, is_promising),
-            lambda: open_uncompiled(self.entry, self.program, change),
+            functools.partial(self._run_compiled, change),
+            functools.partial(open_uncompiled, self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
@@ -327,9 +319,9 @@ class TrialRunner:
         return self._trial(candidate, goals, cases, both_sides=both_sides, reason_if_unproven=reason_if_unproven)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
-        """Whether choosing inputs for conditions takes longer than compiling and calling the program."""
+        """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
         is_chosen = self._uncompiled_original.has_chosen_inputs(watched_conditions)
-        return not is_chosen and self._uncompiled_original.seconds > self._original_seconds
+        return not is_chosen and self._uncompiled_original.seconds > self.original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement of the entry's function on every input, and give a verdict.
@@ -495,10 +487,9 @@ class TrialRunner:
                     (case for case in same_rank if self._still_breaks_with(candidate, removed, original_run, case)),
                     None,
                 )
-                input_text = breaking_case.input.what if breaking_case is not None else None
-                findings = replace(
-                    findings, noted_difference=f"it still breaks with {input_text}" if input_text is not None else None
-                )
+                if breaking_case is not None:
+                    note = f"it still breaks with {breaking_case.input.what}"
+                    findings = replace(findings, noted_difference=note)
         return findings
 
     def _removes_breaks(
@@ -543,7 +534,7 @@ class TrialRunner:
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        has_time = self._original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
+        has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)
             if cases:

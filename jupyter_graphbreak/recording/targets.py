@@ -201,7 +201,7 @@ def _walk_objects(values: Iterable[Any]) -> Iterator[Any]:
             if not _is_foreign(value):
                 pending += [(referenced, depth + 1) for referenced in _references(value)]
             elif _package_of(value) in _DECORATING_PACKAGES:
-                pending += [(referenced, depth + 1) for referenced in _closure_values(value)]
+                pending += [(referenced, depth + 1) for referenced in closure_values(value)]
         elif compiled.is_torch_compile(value):
             yield value
         elif is_instance(value, type):
@@ -245,7 +245,7 @@ def _members(class_: type) -> Iterator[Any]:
             yield member
 
 
-def _closure_values(function: types.FunctionType) -> Iterator[Any]:
+def closure_values(function: types.FunctionType) -> Iterator[Any]:
     """Yield the objects in the closure of a function."""
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # an empty cell
@@ -254,7 +254,7 @@ def _closure_values(function: types.FunctionType) -> Iterator[Any]:
 
 def _references(function: types.FunctionType) -> Iterator[Any]:
     """Yield the objects that a function references: closure, defaults, wrapped function, globals in its code."""
-    yield from _closure_values(function)
+    yield from closure_values(function)
     yield from function.__defaults__ or ()
     if hasattr(function, "__wrapped__"):
         yield function.__wrapped__
@@ -265,14 +265,17 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
         yield from python_kernels()
 
 
+def with_inner_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a code object, and those of the functions and classes that it defines."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from with_inner_codes(constant)
+
+
 def _globals(function: types.FunctionType) -> dict[str, Any]:
     """Return the globals that the code of a function names."""
-    names: set[str] = set()
-    pending = [function.__code__]
-    while pending:
-        code = pending.pop()
-        names.update(code.co_names)
-        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    names = {name for code in with_inner_codes(function.__code__) for name in code.co_names}
     return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
 
 
@@ -316,6 +319,12 @@ def is_user_written(value: Any) -> bool:
 def is_own(value: Any) -> bool:
     """Return whether a function or a class does not belong to PyTorch, numpy or Python."""
     return not _is_foreign(value)
+
+
+def is_user_class(class_: type) -> bool:
+    """Return whether a class is defined in the user's code: not in an installed package, and not in Python."""
+    file = getattr(sys.modules.get(class_.__module__), "__file__", None)
+    return is_own(class_) and not is_library(file or "")
 
 
 def _is_foreign(value: Any) -> bool:

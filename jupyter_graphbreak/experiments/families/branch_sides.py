@@ -11,7 +11,7 @@ from jupyter_graphbreak.experiments.families.conditions import is_host_test, ten
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
@@ -210,11 +210,9 @@ class _SideReader:
         changes = {part: self._current_texts[name] for part, name in reads.items() if name in self._current_texts}
         if node in changes:
             return changes[node]
-        return argument(self._draft, node) if not changes else self._draft.rewritten(node, _as_operands(changes))
-
-
-def _as_operands(changes: Mapping[ast.AST, str]) -> dict[ast.AST, str]:
-    return {node: operand(text) for node, text in changes.items()}
+        if not changes:
+            return argument(self._draft, node)
+        return self._draft.rewritten(node, {part: operand(text) for part, text in changes.items()})
 
 
 def _is_read(node: ast.AST) -> bool:

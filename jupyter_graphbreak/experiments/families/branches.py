@@ -6,7 +6,7 @@ import ast
 import functools
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
@@ -281,7 +281,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
-    if _is_continue(branch.body) and not branch.orelse:
+    if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
         yield from _run_skipped_statements(site, branch, condition)
         return
     sides = read_sides(site.draft, branch, torch)
@@ -385,7 +385,8 @@ def _mentions(text: str, target: str) -> bool:
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     """Drop a test for an empty tensor: for such a tensor, the block, or the code after a shortcut, changes nothing."""
-    parts = branch.test.values if _is_and(branch.test) else [branch.test]
+    test = branch.test
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     tests = [part for part in parts if _requires_elements(part) is not None]
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
     if not mask_names or branch.orelse:
@@ -427,10 +428,6 @@ def _counting_method(test: ast.expr) -> str | None:
 
 def _names_of_indices(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) if isinstance(node, ast.Subscript) for name in names_read(node.slice)}
-
-
-def _is_and(test: ast.expr) -> TypeGuard[ast.BoolOp]:
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
 
 def _is_in_place(statement: ast.stmt) -> bool:
@@ -584,10 +581,6 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
         draft.statement_replacement(flag_test, lines),
     ]
     yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
-
-
-def _is_continue(block: Sequence[ast.stmt]) -> bool:
-    return len(block) == 1 and isinstance(block[0], ast.Continue)
 
 
 def _run_skipped_statements(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:

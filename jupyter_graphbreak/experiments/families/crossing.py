@@ -91,7 +91,8 @@ def _hidden_effects(site: Site) -> HiddenEffects:
 
 def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
     """Return whether moved code reads an object that other code may change meanwhile, under any name."""
-    if any(map(_is_reference, values)):
+    # A name, an attribute or an item refers to an object that may have other names as well.
+    if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
     local = names_bound(function) | parameters_of(function)
     imported = names_imported(site.draft.tree)
@@ -103,11 +104,6 @@ def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], v
         for part in moved
         for node in ast.walk(part)
     )  # fmt: skip
-
-
-def _is_reference(value: str) -> bool:
-    """Return whether an expression refers to an object that has other names as well."""
-    return isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript)
 
 
 def _has_effects(

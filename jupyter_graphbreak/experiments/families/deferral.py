@@ -170,7 +170,9 @@ def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False
         return []
     members = _operands_on_host(node)
     if members is None:
-        return _names_in(node, local_names) if is_protected and first_part_that_may_raise(node) is not None else [node]
+        if not is_protected or first_part_that_may_raise(node) is None:
+            return [node]
+        return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in local_names]
     return [
         leaf
         for number, child in enumerate(members)
@@ -178,11 +180,6 @@ def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False
             child, local_names, is_protected=is_protected or (isinstance(node, ast.BoolOp) and number > 0)
         )
     ]
-
-
-def _names_in(node: ast.expr, local_names: set[str]) -> list[ast.expr]:
-    """Return the function's local names in an expression."""
-    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in local_names]
 
 
 def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
@@ -246,16 +243,15 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
     return False
 
 
-def _increments_counter(step: ast.AugAssign) -> bool:
-    """Return whether a statement adds an integer to an attribute, which is then a counter rather than a tensor."""
-    is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
-    return is_integer and isinstance(step.target, ast.Attribute)
-
-
 def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
-    steps = [node for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
-    changed = {ast.unparse(node.target) for node in steps if not _increments_counter(node)}
-    return ast.unparse(leaf) in changed
+    """Return whether an augmented assignment may change a tensor; an integer is added to a counter instead."""
+    text = ast.unparse(leaf)
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:
+            is_integer = isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
+            if not (is_integer and isinstance(node.target, ast.Attribute)):
+                return True
+    return False
 
 
 def move_after_call(

@@ -22,17 +22,8 @@ _CONFIG_PREFIX = "torch._dynamo.config."
 #: If more calls than this move, the title does not name them.
 _MAX_NAMED_CALLS = 2
 _LOGGING_METHODS = {
-    "debug",
-    "info",
-    "warning",
-    "warn",
-    "error",
-    "critical",
-    "exception",
-    "log",
-    "warning_once",
-    "info_once",
-}
+    "debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once",
+}  # fmt: skip
 _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip

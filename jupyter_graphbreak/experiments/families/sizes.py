@@ -343,7 +343,8 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [_object_of_method(call.func), *call.args]
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [owner, *call.args]
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
     repeated, repeats, dim = (keywords.get(name, value) for name, value in parameters)
@@ -357,10 +358,6 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
     return _HostRead(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
-
-
-def _object_of_method(function: ast.expr) -> ast.expr | None:
-    return function.value if isinstance(function, ast.Attribute) else None
 
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:

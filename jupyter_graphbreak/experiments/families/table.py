@@ -44,7 +44,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 _FAMILIES_WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
 _NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
-#: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
+#: The maximum number of proposals for a break: later ones rarely work if the earlier ones do not.
 MAX_PROPOSALS = 6
 
 
@@ -61,7 +61,8 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     for name, propose in FAMILIES.items():
         try:
             for proposal in propose(problem):
-                if not any(_is_same_change(proposal, earlier_proposal) for earlier_proposal in proposals):
+                change = proposal.texts, proposal.settings, proposal.code
+                if all(change != (earlier.texts, earlier.settings, earlier.code) for earlier in proposals):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
@@ -89,7 +90,3 @@ def _handled_code(problem: Problem) -> str | None:
         if site is not None and is_handled(site.draft, site.node):
             return site.draft.text_of(site.node).partition("\n")[0]
     return None
-
-
-def _is_same_change(one: Proposal, other: Proposal) -> bool:
-    return (one.texts, one.settings, one.code) == (other.texts, other.settings, other.code)

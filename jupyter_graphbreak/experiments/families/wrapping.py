@@ -135,7 +135,9 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources |
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_otherwise(draft, compiled_names) for draft in all_drafts):
         return None
-    is_found = any(_compile_calls(draft, compiled_names) for draft in all_drafts) or _is_decorated(site.draft, function)
+    torch = name_of_torch(site.draft) or "torch"
+    is_decorated = any(is_torch_compile(node, torch) for node in function.decorator_list)
+    is_found = is_decorated or any(_compile_calls(draft, compiled_names) for draft in all_drafts)
     if not is_found and any(
         _may_compile(draft, compiled_names, all_drafts, is_own=draft is site.draft) for draft in all_drafts
     ):
@@ -254,11 +256,6 @@ def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Cal
     ]
 
 
-def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
-    torch = name_of_torch(draft) or "torch"
-    return any(is_torch_compile(node, torch) for node in function.decorator_list)
-
-
 def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
     """Return whether a source compiles something unidentified, which may be the function.
 
@@ -300,7 +297,7 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
 
 
 def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
-    """Return whether a source compiles one of the names in a form that we cannot move.
+    """Return whether a source compiles one of the names in a form that cannot be moved to the inner function.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """

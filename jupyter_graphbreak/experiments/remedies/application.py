@@ -18,6 +18,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
+from jupyter_graphbreak.experiments.trial.swapped_places import item_place
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.source_texts import CellText
 
@@ -294,23 +295,20 @@ class Application:
                     function.__code__ = code
 
     @contextlib.contextmanager
-    def with_definitions(self, *scopes: dict[str, Any]) -> Iterator[None]:
-        """Add the new definitions to some globals, and to those of the changed functions, while the context is open."""
-        all_scopes = {id(scope): scope for scope in (*scopes, *(function.__globals__ for function in self.functions))}
-        saved_values: list[tuple[dict[str, Any], str, bool, Any]] = []
+    def with_definitions(self, scope: dict[str, Any] | None = None) -> Iterator[None]:
+        """Add the new definitions to ``scope`` and to the globals of the changed functions while the context is open."""
+        scopes = [function.__globals__ for function in self.functions] + ([] if scope is None else [scope])
+        unique_scopes = {id(names): names for names in scopes}.values()
+        places = [item_place(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
+        saved_values = [(place, place.read()) for place in places]
         try:
-            for scope in all_scopes.values():
+            for names in unique_scopes:
                 for definition in self.definitions:
-                    name = definition.name
-                    saved_values.append((scope, name, name in scope, scope.get(name)))
-                    self._define(definition, scope)
+                    self._define(definition, names)
             yield
         finally:
-            for scope, name, was_there, value in reversed(saved_values):
-                if was_there:
-                    scope[name] = value
-                else:
-                    scope.pop(name, None)
+            for place, value in saved_values:
+                place.write(value)
 
     def _define(self, definition: NewDefinition, scope: dict[str, Any]) -> None:
         _, created = self._created.setdefault(id(scope), (scope, {}))

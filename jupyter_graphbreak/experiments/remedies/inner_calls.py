@@ -18,6 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
+from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_objects
@@ -405,10 +406,7 @@ def is_foreign_file(filename: str) -> bool:
 def compiled_entry(entry: Entry) -> CompiledEntry:
     """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
-    try:
-        parameters = tuple(inspect.signature(getattr(call, "forward", call)).parameters)
-    except (TypeError, ValueError):
-        parameters = ()
+    parameters = tuple(parameters_of(call))
     if isinstance(call, torch.nn.Module):
         return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)
     owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)

@@ -212,16 +212,16 @@ class Original:
             self.pool = [other for other in self.pool if other is not case]
 
     def run(
-        self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, gradients: bool = True
+        self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, runs_backward: bool = True
     ) -> Result:
         """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(case.input.state)
         if case.input.follows_first_input and self._reference.changed:
             before = self._reference.preceding_call(case.input)
-            run(program, subject, subject.with_copies(before), gradients=False)
+            run(program, subject, subject.with_copies(before), runs_backward=False)
         arguments = subject.with_copies(case.input.arguments)
-        return run(program, subject, arguments, case.input.seed, gradients=gradients)
+        return run(program, subject, arguments, case.input.seed, runs_backward=runs_backward)
 
     def choose_inputs(
         self, program: Program, watched: Sequence[WatchedCondition]
@@ -299,27 +299,25 @@ class Original:
         instrumented = {source: instrumented_text(texts[source], numbered) for source, numbered in by_source.items()}
         with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
-            scope = getattr(subject.call, "__globals__", None)
-            scopes = [scope] if scope is not None else []
-            needs_gradients: list[bool] = []
+            needs_backward: list[bool] = []
 
-            def sides_in_run(case: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
+            def sides_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
                 sides.clear()
                 with contextlib.suppress(LineLimitError), line_limit():
-                    self.run(subject.call, subject, case, gradients=gradients)
+                    self.run(subject.call, subject, case, runs_backward=runs_backward)
                 return {(number, side) for number, taken in sides.items() for side in taken}
 
             def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
-                if not needs_gradients:  # a condition may be part of a backward pass
-                    without = sides_in_run(case, gradients=False)
-                    taken = sides_in_run(case, gradients=True)
-                    needs_gradients.append(taken != without)
+                if not needs_backward:  # a condition may be part of a backward pass
+                    without = sides_in_run(case, runs_backward=False)
+                    taken = sides_in_run(case, runs_backward=True)
+                    needs_backward.append(taken != without)
                     return taken
-                return sides_in_run(case, gradients=needs_gradients[0])
+                return sides_in_run(case, runs_backward=needs_backward[0])
 
             with (
                 changed_functions(program, {**change.texts, **instrumented}, subject.functions()) as application,
-                application.with_definitions(*scopes),
+                application.with_definitions(getattr(subject.call, "__globals__", None)),
             ):
                 subject.keep_definitions(application.defined_names)
                 yield sides_taken
@@ -363,7 +361,7 @@ def _refuses_a_size_itself(case: ReferenceCase) -> bool:
 def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to booleans
+    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # a program rarely adds to booleans
     return is_in_place or str(error).startswith(_ERROR_OF_TEST)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from unidiff.patch import Hunk, PatchedFile
 
-#: IPython strips blank lines at the end of a cell, so a hunk may lack them: at most three lines of context.
+#: IPython strips blank lines at the end of a cell, so the last hunk of a patch may lack up to three lines of context.
 _STRIPPED_LINES = "\n" * 4
 #: The first line of a function after its decorators.
 _DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")

@@ -12,8 +12,13 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.experiments.remedies.change import decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.remedies.change import (
+    are_settings_in_conflict,
+    decision_for_person,
+    remedy_of_change,
+)
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
+from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
 from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
-    """Return what a person has to decide about a break.
+    """Return the sentence that says what a person has to decide about a break.
 
     Parameters
     ----------
@@ -51,7 +56,7 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
             return owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
         return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
-    code = (break_.location.code if break_.location is not None else None) or ""
+    code = code_at(break_)
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
@@ -93,7 +98,7 @@ def _shortened(code: str) -> str:
 
 
 def manual_step_of_function(skipped: Skipped) -> str:
-    """Return what a person has to decide about a function that runs eagerly without a break."""
+    """Return the sentence that says what a person has to decide about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
@@ -282,19 +287,13 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
-    return [
-        replace(
-            remedy,
-            excludes=[
-                other.id
-                for other in remedies
-                if other.id != remedy.id and other.verdict in WORKING and _are_in_conflict(remedy, other)
-            ],
-        )
-        if remedy.verdict in WORKING
-        else remedy
-        for remedy in remedies
-    ]
+    """Return remedies in which each working one names the working ones that cannot be applied together with it."""
+    working = [remedy for remedy in remedies if remedy.verdict in WORKING]
+    excludes = {
+        remedy.id: [other.id for other in working if other is not remedy and _are_in_conflict(remedy, other)]
+        for remedy in working
+    }
+    return [replace(remedy, excludes=excludes.get(remedy.id, [])) for remedy in remedies]
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
@@ -310,12 +309,7 @@ def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
             are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_apart
             if first_edit.source == second_edit.source and are_at_same_lines:
                 return True
-    shared_settings = first.settings.keys() & second.settings.keys()
-    return any(
-        first.settings[name] != second.settings[name]
-        for name in shared_settings
-        if not isinstance(first.settings[name], list)
-    )
+    return are_settings_in_conflict(first.settings, second.settings)
 
 
 def _manual_steps(

@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
 from jupyter_graphbreak.experiments.remedies.change import Change, merged_change
 from jupyter_graphbreak.experiments.remedies.inner_calls import compiled_entry
+from jupyter_graphbreak.experiments.remedies.run_comparison import cause_of, code_at
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
@@ -401,7 +402,9 @@ class Search:
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
         breaks = self.runner.original.report.breaks
-        return frozenset(break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, _code(break_)))
+        return frozenset(
+            break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, code_at(break_))
+        )
 
     def _compile_inside(self, end: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
@@ -467,12 +470,12 @@ class Search:
         if report is None:
             return None
         texts = {**self.runner.program.texts, **result.change.texts}
-        old_kinds = _break_kinds(self.runner.original.report)
-        sorted_breaks = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old_kinds)
+        old_causes = set(map(cause_of, self.runner.original.report.breaks))
+        sorted_breaks = sorted(report.breaks, key=lambda break_: cause_of(break_) in old_causes)
         for target in sorted_breaks[:max_targets]:
             for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
-                key = target.gb_type, _code(target), proposal.title
+                key = *cause_of(target), proposal.title
                 if change == result.change or (max_targets is None and key in self._useless_steps):
                     continue
                 if self._is_out_of_time():
@@ -563,7 +566,7 @@ def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> boo
     """Return whether a further step removes breaks from a changed program."""
     if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
-    is_removed = (target.gb_type, _code(target)) not in _break_kinds(result.report)
+    is_removed = cause_of(target) not in map(cause_of, result.report.breaks)
     return _break_count(result) < _break_count(before) or (is_removed and _break_count(result) == _break_count(before))
 
 
@@ -588,14 +591,6 @@ def _new_candidate(
 def _common_kind(kinds: list[Kind]) -> Kind:
     strongest: tuple[Kind, ...] = ("edit", "switch", "setting")
     return next(kind for kind in strongest if kind in kinds)
-
-
-def _break_kinds(report: Report) -> set[tuple[str, str]]:
-    return {(break_.gb_type, _code(break_)) for break_ in report.breaks}
-
-
-def _code(break_: Break) -> str:
-    return (break_.location.code or "") if break_.location is not None else ""
 
 
 def _break_count(result: TrialResult) -> int:

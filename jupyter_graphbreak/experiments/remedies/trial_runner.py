@@ -274,9 +274,16 @@ class TrialRunner:
         """Return the largest parts of the entry without a break or, if they are small, without those in ``outside``."""
         return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside)
 
-    def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:
-        values = self._uncompiled_original.is_repeatable
-        return differences(case.expected, result, values=values, varying=self._varying, signs_of_zero=signs_of_zero)
+    def _differences(
+        self, case: ReferenceCase, result: Result, *, compares_signs_of_zero: bool = False
+    ) -> list[Difference]:
+        return differences(
+            case.expected,
+            result,
+            compares_values=self._uncompiled_original.is_repeatable,
+            varying=self._varying,
+            compares_signs_of_zero=compares_signs_of_zero,
+        )
 
     def run_trial(
         self,
@@ -305,18 +312,17 @@ class TrialRunner:
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first_case, both_sides=None, on_edge_cases=False)
+            result = self._trial(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
-            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
+            cases, ran_both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
         cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
-        reason_if_unproven = (
-            _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched_conditions) else _CODE_NEVER_RAN
-        )
-        return self._trial(candidate, goals, cases, both_sides=both_sides, reason_if_unproven=reason_if_unproven)
+        has_sides = any(condition.sides for _, condition in watched_conditions)
+        reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
+        return self._trial(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
@@ -350,7 +356,7 @@ class TrialRunner:
                 yield subject.call, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._trial(candidate, goals, cases, both_sides=None)
+        return self._trial(candidate, goals, cases, ran_both_sides=None)
 
     def _trial(
         self,
@@ -358,9 +364,9 @@ class TrialRunner:
         goals: frozenset[str],
         cases: list[ReferenceCase],
         *,
-        both_sides: bool | None,
+        ran_both_sides: bool | None,
         reason_if_unproven: str = _SIDE_NEVER_RAN,
-        on_edge_cases: bool = True,
+        uses_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -382,7 +388,7 @@ class TrialRunner:
             removed = self._compare_breaks(candidate.change, run).removed
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
-            if verdict in WORKING and on_edge_cases:
+            if verdict in WORKING and uses_edge_cases:
                 try:
                     verdict, reason, removed, diffs, edge_case_count = self._compare_on_edge_cases(
                         candidate, run, removed, diffs
@@ -392,7 +398,7 @@ class TrialRunner:
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
-        if verdict == "works" and both_sides is False:
+        if verdict == "works" and ran_both_sides is False:
             verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
@@ -405,7 +411,7 @@ class TrialRunner:
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
-            self._evidence(run, cases, inputs, both_sides=both_sides) if run is not None else None,
+            self._evidence(run, cases, inputs, ran_both_sides=ran_both_sides) if run is not None else None,
             removed,
             run.report if run is not None else None,
             time.perf_counter() - start,
@@ -483,8 +489,9 @@ class TrialRunner:
             ):
                 # PyTorch runs different code for different dimensions: it reads a zero-dimensional mask as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
+                runs = ((case, candidate.run_compiled([case], lambda _: True)) for case in same_rank)
                 breaking_case = next(
-                    (case for case in same_rank if self._still_breaks_with(candidate, removed, original_run, case)),
+                    (case for case, run in runs if not self._removes_breaks(candidate, removed, original_run, run)),
                     None,
                 )
                 if breaking_case is not None:
@@ -498,11 +505,6 @@ class TrialRunner:
         """Return whether a changed program has none of the removed breaks in a further run."""
         all_before = [*self.original.breaks, *original_run.breaks]
         return removed <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed
-
-    def _still_breaks_with(
-        self, candidate: _RunnableChange, removed: frozenset[str], before: CompiledRun, case: ReferenceCase
-    ) -> bool:
-        return not self._removes_breaks(candidate, removed, before, candidate.run_compiled([case], lambda _: True))
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -528,7 +530,7 @@ class TrialRunner:
                 yield (
                     case,
                     without_expected_edge_differences(
-                        self._differences(case, result, signs_of_zero=True), case, result
+                        self._differences(case, result, compares_signs_of_zero=True), case, result
                     ),
                 )
 
@@ -604,13 +606,13 @@ class TrialRunner:
         return None, diffs
 
     def _evidence(
-        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, both_sides: bool | None
+        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, ran_both_sides: bool | None
     ) -> Evidence:
         summary_before, summary_after = self.original.report.summary, run.report.summary
         return Evidence(
             backend=backend_name(self.backend),
             inputs=inputs,
-            both_sides=both_sides,
+            both_sides=ran_both_sides,
             compared=compared_aspects([case.expected for case in cases]),
             graphs_before=summary_before.graphs,
             graphs_after=summary_after.graphs,

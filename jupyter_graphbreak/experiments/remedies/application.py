@@ -296,7 +296,7 @@ class Application:
 
     @contextlib.contextmanager
     def with_definitions(self, scope: dict[str, Any] | None = None) -> Iterator[None]:
-        """Add the new definitions to ``scope`` and to the globals of the changed functions while the context is open."""
+        """Add the new definitions to ``scope`` and the globals of the changed functions while the context is open."""
         scopes = [function.__globals__ for function in self.functions] + ([] if scope is None else [scope])
         unique_scopes = {id(names): names for names in scopes}.values()
         places = [item_place(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]

@@ -155,7 +155,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: s
     return arguments_of(call)
 
 
-def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False) -> list[ast.expr]:
+def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool) -> list[ast.expr]:
     """Return the parts of an expression that the graph must compute, up to the conversions that move them to the host.
 
     Parameters

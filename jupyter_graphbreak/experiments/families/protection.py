@@ -275,8 +275,8 @@ def uses_of_optional_values(
     test: ast.expr,
     nodes: Iterable[ast.AST],
     *,
-    decided_operands: Sequence[ast.expr] = (),
-    evaluated_operands: Sequence[ast.expr] = (),
+    decided_operands: Sequence[ast.expr],
+    evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
     """Yield the expressions in some code that raise if a value is ``None``, although the source allows ``None``.
 

@@ -94,7 +94,7 @@ class InnerCalls:
 
 
 def find_inner_calls(
-    original: Original, report: Report, files: Mapping[str, str], outside: frozenset[str] = frozenset()
+    original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
     """Return the largest parts of an entry in which nothing breaks.
 
@@ -106,7 +106,7 @@ def find_inner_calls(
         The report of the compiled entry.
     files : mapping
         The file name of each source of the report, by the source's id.
-    outside : frozenset of str
+    outside_breaks : frozenset of str
         Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
         without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
@@ -127,8 +127,8 @@ def find_inner_calls(
     breaking = _breaking_lines(report, files)
     all_breaks = {break_.id for break_ in report.breaks}
     parts_without_breaks = _largest_parts(root, breaking, places, ids_in_entry)
-    if outside and parts_without_breaks.share < _SUFFICIENT_SHARE:
-        lines_outside = {line: breaks & outside for line, breaks in breaking.items()}
+    if outside_breaks and parts_without_breaks.share < _SUFFICIENT_SHARE:
+        lines_outside = {line: breaks & outside_breaks for line, breaks in breaking.items()}
         larger_parts = _largest_parts(root, lines_outside, places, ids_in_entry)
         if larger_parts.share > parts_without_breaks.share:
             functions = {function for call in larger_parts.calls for function in call.functions}

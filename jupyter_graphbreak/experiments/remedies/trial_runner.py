@@ -270,9 +270,9 @@ class TrialRunner:
             return None
         return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
-    def find_inner_calls(self, outside: frozenset[str]) -> InnerCalls:
-        """Return the largest parts of the entry without a break or, if they are small, without those in ``outside``."""
-        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside)
+    def find_inner_calls(self, outside_breaks: frozenset[str]) -> InnerCalls:
+        """Return the largest parts of the entry without a break or, if they are small, without ``outside_breaks``."""
+        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside_breaks)
 
     def _differences(
         self, case: ReferenceCase, result: Result, *, compares_signs_of_zero: bool = False

@@ -459,7 +459,7 @@ def _call_raises(entry: Entry) -> bool:
 
     with entry.set_up(), sandboxed():
         subject = Subject(entry.call, entry.arguments)
-        return run(subject.call, subject, subject.arguments or entry.arguments, gradients=False).raised is not None
+        return run(subject.call, subject, subject.arguments or entry.arguments, runs_backward=False).raised is not None
 
 
 def _report_until_stopped(

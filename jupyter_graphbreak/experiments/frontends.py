@@ -206,7 +206,7 @@ class Examination:
         eager = self._eager
         self._subject.restore()
         if input_.follows_first_input and eager.changed:
-            run(program, self._subject, self._subject.with_copies(eager.first.arguments), gradients=False)
+            run(program, self._subject, self._subject.with_copies(eager.first.arguments), runs_backward=False)
         result = run(program, self._subject, self._subject.with_copies(input_.arguments), input_.seed)
         self._warned_in_runs += result.effects.warnings
         return result
@@ -217,25 +217,25 @@ class Examination:
                 return None
             raised = describe_raised(expected.raised, "program")
             return f"{show(result.value)}, but eager raises {raised.type}: {raised.message}"
-        value_difference = difference(expected.value, result.value, values=self._compares_values)
+        value_difference = difference(expected.value, result.value, compares_values=self._compares_values)
         if value_difference is not None:
             return value_difference
-        argument_difference = difference(expected.arguments, result.arguments, values=self._compares_values)
+        argument_difference = difference(expected.arguments, result.arguments, compares_values=self._compares_values)
         if argument_difference is not None:
             return f"changes its arguments differently: {argument_difference}"
-        all_differences = differences(expected, result, values=self._compares_values)
+        all_differences = differences(expected, result, compares_values=self._compares_values)
         return next((item.text for item in all_differences if item.kind in _WRONG_KINDS), None)
 
     def _note_side_effects(self, result: Result) -> None:
         eager = self._eager
-        all_differences = differences(eager.result, result, values=self._compares_values)
+        all_differences = differences(eager.result, result, compares_values=self._compares_values)
         self.notes += [item.text for item in all_differences if item.kind in _NOTED_KINDS]
         if eager.result.printed and not result.printed:
             self.notes.append("drops what the function prints")
         elif eager.is_repeatable and eager.result.printed != result.printed:
             self.notes.append("prints something else")
         for name in sorted(eager.changed):
-            if difference(eager.result.state[name], result.state.get(name), values=eager.is_repeatable):
+            if difference(eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable):
                 self.notes.append(f"does not change {name} as the function does")
 
     def verdict(self, *, searched: bool) -> Verdict:

@@ -262,14 +262,17 @@ def _references(function: types.FunctionType) -> Iterator[Any]:
         yield from python_kernels()
 
 
+def with_inner_codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield a code object, and those of the functions and classes that it defines."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from with_inner_codes(constant)
+
+
 def _globals(function: types.FunctionType) -> dict[str, Any]:
     """Return the globals that the code of a function names."""
-    names: set[str] = set()
-    pending = [function.__code__]
-    while pending:
-        code = pending.pop()
-        names.update(code.co_names)
-        pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    names = {name for code in with_inner_codes(function.__code__) for name in code.co_names}
     return {name: function.__globals__[name] for name in sorted(names) if name in function.__globals__}
 
 
@@ -313,6 +316,12 @@ def is_user_written(value: Any) -> bool:
 def is_own(value: Any) -> bool:
     """Return whether a function or a class does not belong to PyTorch, numpy or Python."""
     return not _is_foreign(value)
+
+
+def is_user_class(class_: type) -> bool:
+    """Return whether a class is defined in the user's code: not in an installed package, and not in Python."""
+    file = getattr(sys.modules.get(class_.__module__), "__file__", None)
+    return is_own(class_) and not is_library(file or "")
 
 
 def _is_foreign(value: Any) -> bool:

@@ -78,7 +78,7 @@ def difference_beyond_rounding(
         As for :func:`difference`.
     """
     result = difference(expected, actual, varying=varying, root=root)
-    if result is None or exact is None or difference(expected, actual, values=False) is not None:
+    if result is None or exact is None or difference(expected, actual, compares_values=False) is not None:
         return result
     parts = [flatten(value) for value in (expected, actual, exact.value, exact.varied)]
     if exact.strongly_varied is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from jupyter_graphbreak.experiments.families.conditions import is_host_test, ten
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
@@ -86,6 +87,13 @@ def read_side(draft: Draft, block: Sequence[ast.stmt], suffix: str, torch: str) 
         return _SideReader(draft, suffix, torch).read(block)
     except _UnsupportedSideError:
         return None
+
+
+def read_sides(draft: Draft, branch: ast.If, torch: str, suffix: str = "") -> tuple[BranchSide, BranchSide] | None:
+    """Return both sides of a branch; ``None`` if one of them cannot be computed regardless of the condition."""
+    if_side = read_side(draft, branch.body, f"{suffix}_if", torch)
+    else_side = read_side(draft, branch.orelse, f"{suffix}_else", torch)
+    return None if if_side is None or else_side is None else (if_side, else_side)
 
 
 class _SideReader:
@@ -169,14 +177,15 @@ class _SideReader:
         if self._side.values or is_host_test(branch.test):
             raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
-        if_side = read_side(self._draft, branch.body, f"{self._suffix}_if", self._torch)
-        else_side = read_side(self._draft, branch.orelse, f"{self._suffix}_else", self._torch)
-        if condition is None or if_side is None or else_side is None:
+        sides = read_sides(self._draft, branch, self._torch, self._suffix)
+        if condition is None or sides is None:
             raise _UnsupportedSideError
+        if_side, else_side = sides
+        select = functools.partial(where_call, self._torch)
         self._side.lines += [*if_side.lines, *else_side.lines]
         self._side.tests += [branch.test, *if_side.tests, *else_side.tests]
         if if_side.returns and else_side.returns and is_last:
-            result = select_value(condition, if_side.result, else_side.result, self._where_call)
+            result = select_value(condition, if_side.result, else_side.result, select)
             if result is None:
                 raise _UnsupportedSideError
             self._side.returns, self._side.result = True, result
@@ -184,13 +193,8 @@ class _SideReader:
             raise _UnsupportedSideError
         else:
             for target in {**if_side.values, **else_side.values}:
-                text = self._where_call(
-                    condition, if_side.values.get(target, target), else_side.values.get(target, target)
-                )
-                self._set(target, text, read_later)
-
-    def _where_call(self, condition: str, if_text: str, else_text: str) -> str:
-        return f"{self._torch}.where({condition}, {if_text}, {else_text})"
+                texts = if_side.values.get(target, target), else_side.values.get(target, target)
+                self._set(target, select(condition, *texts), read_later)
 
     def _value(self, node: ast.expr) -> Value:
         if isinstance(node, ast.Tuple | ast.List) and not any(isinstance(part, ast.Starred) for part in node.elts):
@@ -206,11 +210,9 @@ class _SideReader:
         changes = {part: self._current_texts[name] for part, name in reads.items() if name in self._current_texts}
         if node in changes:
             return changes[node]
-        return argument(self._draft, node) if not changes else self._draft.rewritten(node, _as_operands(changes))
-
-
-def _as_operands(changes: Mapping[ast.AST, str]) -> dict[ast.AST, str]:
-    return {node: operand(text) for node, text in changes.items()}
+        if not changes:
+            return argument(self._draft, node)
+        return self._draft.rewritten(node, {part: operand(text) for part, text in changes.items()})
 
 
 def _is_read(node: ast.AST) -> bool:
@@ -220,6 +222,11 @@ def _is_read(node: ast.AST) -> bool:
 def parenthesized(text: str) -> str:
     """Return an expression's text for the right side of an assignment, in parentheses if necessary."""
     return f"({text})" if "\n" in text else text
+
+
+def where_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
+    """Return the call of ``torch.where`` that selects one of two values."""
+    return f"{torch}.where({condition}, {if_text}, {else_text})"
 
 
 def select_value(

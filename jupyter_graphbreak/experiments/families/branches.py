@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
@@ -13,8 +14,10 @@ from jupyter_graphbreak.experiments.families.branch_sides import (
     BranchSide,
     parenthesized,
     read_side,
+    read_sides,
     render_value,
     select_value,
+    where_call,
 )
 from jupyter_graphbreak.experiments.families.conditions import split_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import Splice, argument, fresh_name, operand
@@ -109,9 +112,9 @@ class _OperandGuard(ast.NodeTransformer):
 
     def _guarded(self, operand: ast.expr) -> ast.expr:
         self.has_guarded = True
-        text, one = ast.unparse(operand), "1"
-        sides = (text, one) if self._is_taken else (one, text)
-        return parse_expression(f"{self._torch}.where({self._condition}, {sides[0]}, {sides[1]})")
+        text = ast.unparse(operand)
+        sides = (text, "1") if self._is_taken else ("1", text)
+        return parse_expression(where_call(self._torch, self._condition, *sides))
 
 
 FAMILY = "branch"
@@ -216,25 +219,25 @@ def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
 
 
 def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count: int = 0) -> Iterator[Proposal]:
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     test, python_test = split_test(if_expression.test, decided_count)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
     if_text, else_text = argument(site.draft, if_expression.body), argument(site.draft, if_expression.orelse)
-    texts = {_WHERE_TITLE: f"{torch}.where({condition}, {if_text}, {else_text})"}
+    texts = {_WHERE_TITLE: where_call(torch, condition, if_text, else_text)}
     sides = [
         guarded_text(text, condition, torch, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
     ]
     if sides != [if_text, else_text]:
-        texts[_GUARDED_TITLE] = f"{torch}.where({condition}, {sides[0]}, {sides[1]})"
+        texts[_GUARDED_TITLE] = where_call(torch, condition, *sides)
     if _is_accepted_by_cond(if_text, else_text):
         texts[_COND_TITLE] = _cond_call(torch, condition, if_text, else_text)
     for title, text in texts.items():
         new_text = f"({text} if {python_test} else {else_text})" if python_test else text
-        splices = [site.draft.replacement(if_expression, new_text), *import_splices]
-        yield from _propose_both_sides(site, title, splices, [if_expression.test], decided_count=decided_count)
+        splice = site.draft.replacement(if_expression, new_text)
+        yield from _propose_both_sides(site, title, [splice], [if_expression.test], decided_count=decided_count)
 
 
 def _propose_both_sides(
@@ -271,57 +274,53 @@ def _cond_call(torch: str, condition: str, if_text: str, else_text: str) -> str:
 
 
 def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -> Iterator[Proposal]:
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     returns = any(isinstance(node, ast.Return | ast.Continue) for node in (*branch.body, *branch.orelse))
     decided_count = 0 if returns else decided_count
     test, python_test = split_test(branch.test, decided_count)
     condition = tensor_condition(site.draft, test, torch)
     if condition is None:
         return
-    if _is_continue(branch.body) and not branch.orelse:
-        yield from _run_skipped_statements(site, branch, condition, torch, import_splices)
+    if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
+        yield from _run_skipped_statements(site, branch, condition)
         return
-    if_side = read_side(site.draft, branch.body, "_if", torch)
-    else_side = read_side(site.draft, branch.orelse, "_else", torch)
-    if if_side is None or else_side is None:
+    sides = read_sides(site.draft, branch, torch)
+    if sides is None:
         return
+    if_side, else_side = sides
     tests = [branch.test, *if_side.tests, *else_side.tests]
     if if_side.returns and not python_test:
-        yield from _merge_returns(site, branch, condition, (if_side, else_side), torch, import_splices)
+        yield from _merge_returns(site, branch, condition, sides)
         return
     if if_side.returns or else_side.returns:
         return
-    yield from _select_in_place(site, branch, condition, torch, import_splices, decided_count)
-    for title, selecting_condition, branch_sides, earlier_lines in _variants(
-        site, condition, (if_side, else_side), torch
-    ):
-        selection = _selection_statements(site, branch, selecting_condition, branch_sides, f"{torch}.where")
+    yield from _select_in_place(site, branch, condition, decided_count)
+    for title, selecting_condition, branch_sides, earlier_lines in _variants(site, condition, sides):
+        selection = _selection_statements(site, branch, selecting_condition, branch_sides)
         if selection is not None:
             lines = _under_python_test(site, branch, python_test, [*earlier_lines, *selection])
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
-            yield from _propose_both_sides(site, title, [splice, *import_splices], tests, decided_count=decided_count)
+            yield from _propose_both_sides(site, title, [splice], tests, decided_count=decided_count)
     values = [*if_side.values.values(), *else_side.values.values()]
     if python_test or len({*if_side.values, *else_side.values}) != 1 or not _is_accepted_by_cond(*values):
         return
     (target,) = {*if_side.values, *else_side.values}
     has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
     if target.isidentifier() and target in if_side.values and has_other_value:
-        sides = if_side.values[target], else_side.values.get(target, target)
-        lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch, condition, *sides)}"]
-        yield from _propose_both_sides(
-            site, _COND_TITLE, [site.draft.statement_replacement(branch, lines), *import_splices], tests
-        )
+        texts = if_side.values[target], else_side.values.get(target, target)
+        lines = [*if_side.lines, *else_side.lines, f"{target} = {_cond_call(torch, condition, *texts)}"]
+        yield from _propose_both_sides(site, _COND_TITLE, [site.draft.statement_replacement(branch, lines)], tests)
 
 
 def _variants(
-    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide], torch: str
+    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
     """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
     yield _WHERE_TITLE, condition, branch_sides, []
     name = fresh_name(site.draft, "condition")
     guarded = (
-        guarded_side(branch_sides[0], name, torch, is_taken=True),
-        guarded_side(branch_sides[1], name, torch, is_taken=False),
+        guarded_side(branch_sides[0], name, site.torch, is_taken=True),
+        guarded_side(branch_sides[1], name, site.torch, is_taken=False),
     )
     if guarded != branch_sides:
         yield _GUARDED_TITLE, name, guarded, [f"{name} = {parenthesized(condition)}"]
@@ -340,7 +339,7 @@ def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: l
 
 
 def _selection_statements(
-    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide], where: str
+    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
     """Return the statements that select the value of each target after the branch."""
     if_side, else_side = branch_sides
@@ -361,7 +360,8 @@ def _selection_statements(
             lines.insert(0, f"{name} = {parenthesized(condition)}")
             condition = name
         lines += _save_values(site, sides)
-    return [*lines, *(f"{target} = {where}({condition}, {a}, {b})" for target, (a, b) in sides.items() if a != b)]
+    selected = ((target, where_call(site.torch, condition, a, b)) for target, (a, b) in sides.items() if a != b)
+    return [*lines, *(f"{target} = {text}" for target, text in selected)]
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
@@ -385,13 +385,14 @@ def _mentions(text: str, target: str) -> bool:
 
 def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     """Drop a test for an empty tensor: for such a tensor, the block, or the code after a shortcut, changes nothing."""
-    parts = branch.test.values if _is_and(branch.test) else [branch.test]
-    tests = [part for part in parts if asks_for_elements(part) is not None]
+    test = branch.test
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    tests = [part for part in parts if requires_elements(part) is not None]
     mask_names = names_read(tests[0]) - {"torch"} if len(tests) == 1 else set()
     if not mask_names or branch.orelse:
         return
     body, draft = branch.body, site.draft
-    is_shortcut, question = asks_for_elements(tests[0]) is False, _question_about_values(tests[0])
+    is_shortcut, method = requires_elements(tests[0]) is False, _counting_method(tests[0])
     block = draft.block_of(branch)
     protected_code = ast.Module(block[block.index(branch) + 1 :] if is_shortcut else body, [])
     if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
@@ -399,7 +400,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if is_shortcut:
         skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
         splices: list[Splice | None] = [draft.deletion(branch)] if skips else []
-        title = f"Drop the `{question}()` shortcut" if question else "Drop the shortcut for an empty tensor"
+        title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
         changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]
         remaining_test = " and ".join(draft.text_of(part) for part in parts if part is not tests[0])
@@ -409,7 +410,7 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
             *(f"{step}{draft.text_of(part)}" for part in body),
         ]
         splices = [draft.statement_replacement(branch, lines)] if all(changes) and draft.indent_of(body[0]) else []
-        title = f"Drop the `{question}()` test" if question else "Drop the test for an empty tensor"
+        title = f"Drop the `{method}()` test" if method else "Drop the test for an empty tensor"
     if splices:
         yield from site.propose_edit(FAMILY, title, splices, tests, assumptions_of(draft, [branch.test]))
 
@@ -419,8 +420,8 @@ def _is_sum(test: ast.expr) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr == "sum" for node in ast.walk(test))
 
 
-def _question_about_values(test: ast.expr) -> str | None:
-    """Return the method with which a test asks whether a mask has true values; ``None`` if it asks for a size."""
+def _counting_method(test: ast.expr) -> str | None:
+    """Return the method with which a test counts the true values of a mask; ``None`` if it reads a size instead."""
     attributes = (node.attr for node in ast.walk(test) if isinstance(node, ast.Attribute))
     return next((name for name in attributes if name in {"any", "count_nonzero", "sum"}), None)
 
@@ -429,20 +430,16 @@ def _names_of_indices(tree: ast.AST) -> set[str]:
     return {name for node in ast.walk(tree) if isinstance(node, ast.Subscript) for name in names_read(node.slice)}
 
 
-def _is_and(test: ast.expr) -> TypeGuard[ast.BoolOp]:
-    return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
-
-
 def _is_in_place(statement: ast.stmt) -> bool:
     """Return whether a statement is a call such as ``x.add_(1)``."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
 
 
-def asks_for_elements(test: ast.expr) -> bool | None:
-    """Return ``True`` if a test is true for non-empty tensors only, ``False`` for empty ones only, else ``None``."""
+def requires_elements(test: ast.expr) -> bool | None:
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = asks_for_elements(test.operand)
+        inner = requires_elements(test.operand)
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
         is_number = _is_number_of_elements(test.left)
@@ -469,9 +466,7 @@ _COMPARISONS: Mapping[tuple[type[ast.cmpop], object], bool] = {
 }  # fmt: skip
 
 
-def _select_in_place(
-    site: Site, branch: ast.If, condition: str, torch: str, import_splices: Sequence[Splice | None], decided_count: int
-) -> Iterator[Proposal]:
+def _select_in_place(site: Site, branch: ast.If, condition: str, decided_count: int) -> Iterator[Proposal]:
     """Change a tensor in place by a neutral value if the branch would not change it."""
     assignment = branch.body[0] if len(branch.body) == 1 and not branch.orelse else None
     if not isinstance(assignment, ast.AugAssign) or type(assignment.op) not in _NEUTRAL_CHANGES:
@@ -479,42 +474,29 @@ def _select_in_place(
     target, value = site.draft.text_of(assignment.target), argument(site.draft, assignment.value)
     sign, neutral = _NEUTRAL_CHANGES[type(assignment.op)]
     change = f"-{operand(value)}" if isinstance(assignment.op, ast.Add) else value
-    line = f"{target} {sign} {torch}.where({condition}, {change}, {neutral})"
+    line = f"{target} {sign} {where_call(site.torch, condition, change, neutral)}"
     lines = _under_python_test(site, branch, split_test(branch.test, decided_count)[1], [line])
     if lines is not None:
-        splices = [site.draft.statement_replacement(branch, lines), *import_splices]
+        splice = site.draft.statement_replacement(branch, lines)
         yield from _propose_both_sides(
-            site, f"{_WHERE_TITLE}, in place", splices, [branch.test], decided_count=decided_count
+            site, f"{_WHERE_TITLE}, in place", [splice], [branch.test], decided_count=decided_count
         )
 
 
 def _merge_returns(
-    site: Site,
-    branch: ast.If,
-    condition: str,
-    branch_sides: tuple[BranchSide, BranchSide],
-    torch: str,
-    import_splices: Sequence[Splice | None],
+    site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> Iterator[Proposal]:
     draft, (if_side, else_side) = site.draft, branch_sides
     tests = [branch.test, *if_side.tests, *else_side.tests]
-
-    def where(test: str, a: str, b: str) -> str:
-        return f"{torch}.where({test}, {a}, {b})"
-
-    def cond(test: str, a: str, b: str) -> str:
-        return _cond_call(torch, test, a, b)
-
+    where, cond = (functools.partial(call, site.torch) for call in (where_call, _cond_call))
     block = draft.block_of(branch)
     statements_after = block[block.index(branch) + 1 :] if branch in block else []
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
-        else_side = read_side(draft, [final_return], "_else", torch) or else_side
-    variants = [*((where, *variant) for variant in _variants(site, condition, (if_side, else_side), torch))]
-    for select, title, test, sides, earlier_lines in [
-        *variants,
-        (cond, _COND_TITLE, condition, (if_side, else_side), []),
-    ]:
+        else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
+    variants = [(where, *variant) for variant in _variants(site, condition, (if_side, else_side))]
+    variants.append((cond, _COND_TITLE, condition, (if_side, else_side), []))
+    for select, title, test, sides, earlier_lines in variants:
         result = select_value(test, sides[0].result, sides[1].result, select) if else_side.returns else None
         if result is None:
             break
@@ -525,22 +507,15 @@ def _merge_returns(
         ):
             return
         lines = [*earlier_lines, *sides[0].lines, *sides[1].lines, f"return {render_value(result)}"]
-        splices = [draft.statement_replacement(branch, lines), *import_splices]
+        splices = [draft.statement_replacement(branch, lines)]
         if not branch.orelse and isinstance(final_return, ast.Return) and draft.has_own_lines(final_return):
             splices.append(draft.line_deletion(final_return.lineno, final_return.end_lineno or final_return.lineno))
         yield from _propose_both_sides(site, title, splices, tests)
     if not else_side.returns and not branch.orelse and statements_after:
-        yield from _merge_early_return(site, branch, condition, if_side, torch, import_splices)
+        yield from _merge_early_return(site, branch, condition, if_side)
 
 
-def _merge_early_return(
-    site: Site,
-    branch: ast.If,
-    condition: str,
-    returning_side: BranchSide,
-    torch: str,
-    import_splices: Sequence[Splice | None],
-) -> Iterator[Proposal]:
+def _merge_early_return(site: Site, branch: ast.If, condition: str, returning_side: BranchSide) -> Iterator[Proposal]:
     """Continue after the early return, and select the result at each later ``return``."""
     draft, function = site.draft, site.draft.enclosing_function(branch)
     if function is None or branch not in function.body or not isinstance(function.body[-1], ast.Return):
@@ -553,16 +528,15 @@ def _merge_early_return(
     if isinstance(result, str):
         lines.append(f"{early_result} = {parenthesized(result)}")
         result = early_result
-    splices: list[Splice | None] = [draft.statement_replacement(branch, lines), *import_splices]
+    splices: list[Splice | None] = [draft.statement_replacement(branch, lines)]
     for later_return in later_returns:
         if draft.enclosing_function(later_return) is not function:
             continue
-        side_of_return = read_side(draft, [later_return], "_else", torch)
+        side_of_return = read_side(draft, [later_return], "_else", site.torch)
         if side_of_return is None:
             return
-        selected = select_value(
-            name, result, side_of_return.result, lambda test, a, b: f"{torch}.where({test}, {a}, {b})"
-        )
+        select = functools.partial(where_call, site.torch)
+        selected = select_value(name, result, side_of_return.result, select)
         if selected is None:
             return
         splices.append(draft.replacement(later_return, f"return {render_value(selected)}"))
@@ -581,7 +555,7 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
         or assignment.value.value is not True
     ):
         return
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     condition = tensor_condition(draft, branch.test, torch)
     scope = draft.enclosing(branch, ast.For) or draft.enclosing_function(branch)
     flag_test = next(
@@ -595,31 +569,21 @@ def _keep_flag_as_tensor(site: Site, branch: ast.If) -> Iterator[Proposal]:
     flag_condition = tensor_condition(draft, flag_test.test, torch) if flag_test is not None else None
     if condition is None or flag_test is None or flag_condition is None:
         return
-    if_side, else_side = (
-        read_side(draft, flag_test.body, "_if", torch),
-        read_side(draft, flag_test.orelse, "_else", torch),
-    )
-    if if_side is None or else_side is None or if_side.returns or else_side.returns:
+    sides = read_sides(draft, flag_test, torch)
+    if sides is None or any(side.returns for side in sides):
         return
-    lines = _selection_statements(site, flag_test, flag_condition, (if_side, else_side), f"{torch}.where")
+    lines = _selection_statements(site, flag_test, flag_condition, sides)
     if lines is None:
         return
-    flag = f"{target.id} = {torch}.where({condition}, True, {target.id})"
+    flag = f"{target.id} = {where_call(torch, condition, 'True', target.id)}"
     splices = [
         draft.statement_replacement(branch, [flag]),
         draft.statement_replacement(flag_test, lines),
-        *import_splices,
     ]
     yield from _propose_both_sides(site, _WHERE_TITLE, splices, [branch.test, flag_test.test])
 
 
-def _is_continue(block: Sequence[ast.stmt]) -> bool:
-    return len(block) == 1 and isinstance(block[0], ast.Continue)
-
-
-def _run_skipped_statements(
-    site: Site, branch: ast.If, condition: str, torch: str, import_splices: Sequence[Splice | None]
-) -> Iterator[Proposal]:
+def _run_skipped_statements(site: Site, branch: ast.If, condition: str) -> Iterator[Proposal]:
     """Run the rest of the loop's body in every iteration, and undo its changes if it would have been skipped."""
     draft = site.draft
     loop = draft.enclosing(branch, ast.For)
@@ -651,7 +615,7 @@ def _run_skipped_statements(
         *(f"{saved_name} = {name}" for name, saved_name in saved_names.items()),
     ]
     restoring_lines = [
-        f"{name} = {torch}.where({skip}, {saved_name}, {name})" for name, saved_name in saved_names.items()
+        f"{name} = {where_call(site.torch, skip, saved_name, name)}" for name, saved_name in saved_names.items()
     ]
     if is_guarded and isinstance(loop_statement, ast.If):
         restoring_lines = [
@@ -661,7 +625,6 @@ def _run_skipped_statements(
     splices = [
         draft.statement_replacement(branch, lines),
         draft.insertion_after(skipped_statements[-1], restoring_lines),
-        *import_splices,
     ]
     title = "Always run the skipped statements, and undo their changes with torch.where"
     yield from _propose_both_sides(site, title, splices, [branch.test], skipped_statements)

@@ -169,8 +169,8 @@ def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
         return f"({left} == {right}).all(){same_shape}"
     arguments = arguments_of(test)
     names = ["" for _ in test.args] + [f"{keyword.arg}=" for keyword in test.keywords]
-    render_value = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
-    return f"{torch}.isclose({', '.join(render_value)}).all()"
+    texts = (f"{name}{draft.text_of(node)}" for name, node in zip(names, arguments, strict=True))
+    return f"{torch}.isclose({', '.join(texts)}).all()"
 
 
 def _text_on_device(draft: Draft, node: ast.expr, *, is_exact: bool | None = None) -> str:

@@ -12,7 +12,15 @@ from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.branch_sides import SIDE_EFFECT_CALLS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.hidden_effects import HiddenEffects
-from jupyter_graphbreak.experiments.families.site import Site, dotted, draft_of, names_bound, names_read, parameters_of
+from jupyter_graphbreak.experiments.families.site import (
+    Site,
+    dotted,
+    draft_of,
+    names_bound,
+    names_imported,
+    names_read,
+    parameters_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,15 +91,11 @@ def _hidden_effects(site: Site) -> HiddenEffects:
 
 def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
     """Return whether moved code reads an object that other code may change meanwhile, under any name."""
-    if any(map(_is_reference, values)):
+    # A name, an attribute or an item refers to an object that may have other names as well.
+    if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
     local = names_bound(function) | parameters_of(function)
-    imported = {
-        (alias.asname or alias.name).partition(".")[0]
-        for node in ast.walk(site.draft.tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
+    imported = names_imported(site.draft.tree)
     calls = [node.func for part in moved for node in ast.walk(part) if isinstance(node, ast.Call)]
     owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
@@ -100,11 +104,6 @@ def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], v
         for part in moved
         for node in ast.walk(part)
     )  # fmt: skip
-
-
-def _is_reference(value: str) -> bool:
-    """Return whether an expression refers to an object that has other names as well."""
-    return isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript)
 
 
 def _has_effects(
@@ -167,7 +166,7 @@ def _conditions_passed(
     is_passed: Callable[[ast.AST], bool],
     hidden: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
-    """Return the conditions of the changes in code that moved code passes.
+    """Return the conditions under which the code that moved code passes may change what the moved code reads.
 
     Parameters
     ----------

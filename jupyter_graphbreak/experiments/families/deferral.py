@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.families.site import (
     arguments_of,
     dotted,
     indentation_step,
+    name_bound_by,
     names_bound,
     names_read,
     parameters_of,
@@ -32,7 +33,7 @@ _CONVERSIONS = {"str", "repr", "round", "format"}
 _METHODS_ON_HOST = {"numpy", "detach", "format"}
 
 
-@dataclass
+@dataclass(frozen=True)
 class DeferredStatement:
     """A statement that runs after the call.
 
@@ -95,15 +96,7 @@ def defer(
         if isinstance(leaf, ast.Name):
             names.append(leaf.id)
         else:
-            desired_name = leaf.attr if isinstance(leaf, ast.Attribute) and leaf.attr.isidentifier() else "value"
-            name = fresh_name(draft, desired_name)
-            names.append(
-                next(
-                    candidate
-                    for candidate in (name, *(f"{name}_{number}" for number in range(2, 99)))
-                    if candidate not in names
-                )
-            )
+            names.append(fresh_name(draft, leaf.attr if isinstance(leaf, ast.Attribute) else "value", names))
     values = {}
     changes: dict[ast.AST, str] = {}
     for leaf, name in zip(leaves, names, strict=True):
@@ -162,7 +155,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: s
     return arguments_of(call)
 
 
-def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False) -> list[ast.expr]:
+def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool) -> list[ast.expr]:
     """Return the parts of an expression that the graph must compute, up to the conversions that move them to the host.
 
     Parameters
@@ -175,18 +168,11 @@ def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False
         return _leaves(inner, local_names, is_protected=is_protected)
     if not any(isinstance(child, ast.Name) and child.id in local_names for child in ast.walk(node)):
         return []
-    if isinstance(node, ast.Call):
-        name = dotted(node.func)
-        is_host_method = isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST
-        parts = arguments_of(node)
-        if is_host_method and isinstance(node.func, ast.Attribute):
-            parts.insert(0, node.func.value)
-        if is_host_method or name in _CONVERSIONS:
-            return [leaf for part in parts for leaf in _leaves(part, local_names, is_protected=is_protected)]
-        return _names_in(node, local_names) if is_protected and first_part_that_may_raise(node) is not None else [node]
     members = _operands_on_host(node)
     if members is None:
-        return _names_in(node, local_names) if is_protected and first_part_that_may_raise(node) is not None else [node]
+        if not is_protected or first_part_that_may_raise(node) is None:
+            return [node]
+        return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in local_names]
     return [
         leaf
         for number, child in enumerate(members)
@@ -196,12 +182,12 @@ def _leaves(node: ast.expr, local_names: set[str], *, is_protected: bool = False
     ]
 
 
-def _names_in(node: ast.expr, local_names: set[str]) -> list[ast.expr]:
-    """Return the function's local names in an expression."""
-    return [part for part in ast.walk(node) if isinstance(part, ast.Name) and part.id in local_names]
-
-
 def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
+    """Return the parts from which Python computes an expression after the call; ``None`` if the graph computes it."""
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_ON_HOST:
+            return [node.func.value, *arguments_of(node)]
+        return arguments_of(node) if dotted(node.func) in _CONVERSIONS else None
     if isinstance(node, ast.JoinedStr):
         return [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
     if isinstance(node, ast.Tuple | ast.List):
@@ -226,12 +212,8 @@ def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
 
 def _local_names(function: FunctionNode) -> set[str]:
     """Return a function's parameters and the names that it binds or imports."""
-    imported = {
-        (alias.asname or alias.name).partition(".")[0]
-        for node in ast.walk(function)
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
+    imports = (node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
+    imported = {name_bound_by(alias) for node in imports for alias in node.names}
     return parameters_of(function) | names_bound(function) | imported
 
 
@@ -261,16 +243,15 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
     return False
 
 
-def _increments_counter(step: ast.AugAssign) -> bool:
-    """Return whether a statement adds an integer to an attribute, which is then a counter rather than a tensor."""
-    is_integer = isinstance(step.value, ast.Constant) and isinstance(step.value.value, int)
-    return is_integer and isinstance(step.target, ast.Attribute)
-
-
 def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
-    steps = [node for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
-    changed = {ast.unparse(node.target) for node in steps if not _increments_counter(node)}
-    return ast.unparse(leaf) in changed
+    """Return whether an augmented assignment may change a tensor; an integer is added to a counter instead."""
+    text = ast.unparse(leaf)
+    for node in ast.walk(function):
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:
+            is_integer = isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
+            if not (is_integer and isinstance(node.target, ast.Attribute)):
+                return True
+    return False
 
 
 def move_after_call(

@@ -201,8 +201,7 @@ class Draft:
         indent = self.indent_of(statement)
         if indent is None:
             return None
-        first = min([statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", []))])
-        start = self._starts[first - 1]
+        start = self.line_start(first_line(statement))
         return Splice(start, start, "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_after(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
@@ -290,9 +289,16 @@ def argument(draft: Draft, node: ast.expr) -> str:
     return f"({text})" if needs_parentheses else text
 
 
-def fresh_name(draft: Draft, desired_name: str) -> str:
-    """Return a name that the source does not use: the desired name, with a number if necessary."""
-    names = {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)} | draft.taken_names
+def first_line(statement: ast.stmt) -> int:
+    """Return the first line of a statement; for a function or class, this may be the line of a decorator."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(node.lineno for node in decorators)])
+
+
+def fresh_name(draft: Draft, desired_name: str, taken_names: Iterable[str] = ()) -> str:
+    """Return a name that neither the source nor ``taken_names`` has: the desired name, with a number if necessary."""
+    names = draft.taken_names.union(taken_names)
+    names |= {node.id for node in ast.walk(draft.tree) if isinstance(node, ast.Name)}
     names |= {node.arg for node in ast.walk(draft.tree) if isinstance(node, ast.arg)}
     names |= {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode | ast.ClassDef)}
     names |= {node.asname or node.name for node in ast.walk(draft.tree) if isinstance(node, ast.alias)}

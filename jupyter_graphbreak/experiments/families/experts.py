@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.bound_names import read_after
-from jupyter_graphbreak.experiments.families.branches import asks_for_elements
+from jupyter_graphbreak.experiments.families.branches import requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_of
 
@@ -154,7 +154,7 @@ def _is_shortcut(statement: ast.stmt) -> bool:
     """Return whether a statement continues with the next expert if there are no rows for this one."""
     if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
-    return isinstance(statement.body[0], ast.Continue) and asks_for_elements(statement.test) is False
+    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test) is False
 
 
 def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:

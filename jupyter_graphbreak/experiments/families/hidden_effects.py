@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak._torch_compat.operations import TENSOR_METHODS
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_bound, names_read, parameters_of
+from jupyter_graphbreak.experiments.families.site import (
+    arguments_of,
+    dotted,
+    name_bound_by,
+    names_bound,
+    names_read,
+    parameters_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,8 +69,8 @@ class HiddenEffects:
             elif isinstance(node, ast.ClassDef):
                 self._classes[node.name].append(node)
             elif isinstance(node, ast.Import):
-                known = [alias for alias in node.names if alias.name.partition(".")[0] in _PURE_PACKAGES]
-                self._packages |= {(alias.asname or alias.name).partition(".")[0] for alias in known}
+                pure = [alias for alias in node.names if alias.name.partition(".")[0] in _PURE_PACKAGES]
+                self._packages |= {name_bound_by(alias) for alias in pure}
 
     def may_occur(self, node: ast.AST) -> bool:
         """Return whether a node may change an object that it does not create; the nodes in it do not count."""
@@ -75,11 +82,11 @@ class HiddenEffects:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             return self._may_change(self._functions.get(node.attr, ()), inside)
         if isinstance(node, _OPERATIONS):
-            return _OPERATORS not in inside and self._have_operators_effects
+            return _OPERATORS not in inside and self._operators_have_effects
         return isinstance(node, ast.Import | ast.ImportFrom | ast.Await | ast.Yield | ast.YieldFrom)
 
     @cached_property
-    def _have_operators_effects(self) -> bool:
+    def _operators_have_effects(self) -> bool:
         methods = [
             function
             for name, functions in self._functions.items()

@@ -23,16 +23,8 @@ FAMILY = "hoisting"
 _BEFORE_TITLE = "Run it before the call"
 #: Functions for which it matters when they run: the user must decide whether to move them.
 TIME_DEPENDENT_FUNCTIONS = {
-    "time",
-    "perf_counter",
-    "perf_counter_ns",
-    "monotonic",
-    "time_ns",
-    "process_time",
-    "sleep",
-    "synchronize",
-    "now",
-}
+    "time", "perf_counter", "perf_counter_ns", "monotonic", "time_ns", "process_time", "sleep", "synchronize", "now",
+}  # fmt: skip
 #: Context managers that change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 

@@ -8,9 +8,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
-from jupyter_graphbreak.experiments.families.site import dotted, draft_of, is_torch_compile, name_of_torch, names_read
+from jupyter_graphbreak.experiments.families.site import (
+    compile_options,
+    dotted,
+    draft_of,
+    has_constant_options,
+    is_torch_compile,
+    name_of_torch,
+    names_read,
+)
 from jupyter_graphbreak.report.remedies import INNER_FAMILY
 
 if TYPE_CHECKING:
@@ -122,7 +130,7 @@ class _InnerCompilationWriter:
         self._splices: dict[str, list[Splice | None]] = {}
         self._deleted: list[ast.stmt] = []
         self._compile_sites = list(_compile_sites(drafts, entry))
-        options = {_options(drafts[site.source], site.node) for site in self._compile_sites}
+        options = {compile_options(drafts[site.source], site.node) for site in self._compile_sites}
         self._options = next(iter(options), "")
         order = [*(site.source for site in self._compile_sites), *drafts]
         self._torch = next(filter(None, (name_of_torch(drafts[source]) for source in order)), "torch")
@@ -132,7 +140,7 @@ class _InnerCompilationWriter:
         self.is_possible = (
             len(options) <= 1
             and not is_compiled_otherwise
-            and all(_has_plain_options(site.node) for site in self._compile_sites)
+            and all(has_constant_options(site.node) for site in self._compile_sites)
         )
         for site in self._compile_sites:
             self._remove(site)
@@ -213,7 +221,7 @@ class _InnerCompilationWriter:
             for node in draft.tree.body:
                 if isinstance(node, FunctionNode) and node.name == call.name and files.get(source) == call.filename:
                     torch = name_of_torch(draft) or "torch"
-                    start = draft.line_start(min([node.lineno, *(part.lineno for part in node.decorator_list)]))
+                    start = draft.line_start(first_line(node))
                     self._add(source, Splice(start, start, f"@{torch}.compile{self._options}\n"))
                     return
         self.is_possible = False
@@ -295,15 +303,9 @@ class _InnerCompilationWriter:
         elif last_binding is not None:
             source, statement = last_binding
             draft = self._drafts[source]
-            insertion_offset, indent = (
-                draft.line_end(statement.end_lineno or statement.lineno),
-                draft.indent_of(statement),
-            )
-            insertion = (
-                Splice(insertion_offset, insertion_offset, "".join(f"\n{indent}{line}" for line in lines))
-                if indent is not None
-                else None
-            )
+            end, indent = draft.line_end(statement.end_lineno or statement.lineno), draft.indent_of(statement)
+            text = "".join(f"\n{indent}{line}" for line in lines)
+            insertion = Splice(end, end, text) if indent is not None else None
         else:
             self.is_possible = False
             return
@@ -371,18 +373,6 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
             for part in ast.walk(node.value)
         ):
             yield from (dotted(target) for target in node.targets if _PLACE_PATTERN.fullmatch(dotted(target)))
-
-
-def _options(draft: Draft, node: ast.expr) -> str:
-    keywords = node.keywords if isinstance(node, ast.Call) else []
-    options = ", ".join(f"{keyword.arg}={draft.text_of(keyword.value)}" for keyword in keywords)
-    return f"({options})" if options else ""
-
-
-def _has_plain_options(node: ast.expr) -> bool:
-    """Return whether options can be written elsewhere because they do not depend on names."""
-    keywords = node.keywords if isinstance(node, ast.Call) else []
-    return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
 def _joined_expression(expression: str, place: str) -> str | None:

@@ -77,22 +77,21 @@ class _LoopExit:
 
 def _propose_for_branch(site: Site, loop: ast.For | ast.While, branch: ast.If) -> Iterator[Proposal]:
     draft = site.draft
-    torch, import_splices = site.import_torch()
-    condition = tensor_condition(draft, branch.test, torch)
+    condition = tensor_condition(draft, branch.test, site.torch)
     index = loop.body.index(branch)
     last_statement = branch.body[-1]
     if condition is None or branch.orelse or not _ends_without_exit(loop):
         return
     exit_ = _LoopExit(loop, loop.body[:index], loop.body[index + 1 :], branch.test, condition)
     if isinstance(last_statement, ast.Break):
-        splices = _run_to_end(site, exit_, torch, branch, branch.body[:-1])
+        splices = _run_to_end(site, exit_, branch, branch.body[:-1])
     elif isinstance(last_statement, ast.Return) and len(branch.body) == 1:
-        splices = _return_after_end(site, exit_, torch, branch, last_statement)
+        splices = _return_after_end(site, exit_, branch, last_statement)
     else:
         return
     if splices is not None:
         assumptions = [*assumptions_of(draft, [branch.test], loop.body), *_reads_beyond_the_end(site, loop)]
-        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [branch.test], assumptions)
+        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [branch.test], assumptions)
 
 
 def _ends_without_exit(loop: ast.For | ast.While) -> bool:
@@ -121,18 +120,15 @@ def _propose_for_bounded_while(site: Site, loop: ast.While) -> Iterator[Proposal
     other_tests = [node for node in test.values if node not in counting_tests]
     if len(counting_tests) != 1 or not isinstance(counting_tests[0], ast.Compare) or len(other_tests) != 1:
         return
-    torch, import_splices = site.import_torch()
-    continue_condition = tensor_condition(draft, other_tests[0], torch)
+    continue_condition = tensor_condition(draft, other_tests[0], site.torch)
     if continue_condition is None or is_host_test(other_tests[0]):
         return
-    exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{torch}.logical_not({continue_condition})")
-    splices = _run_to_end(site, exit_, torch, None, [])
+    exit_ = _LoopExit(loop, [], loop.body, other_tests[0], f"{site.torch}.logical_not({continue_condition})")
+    splices = _run_to_end(site, exit_, None, [])
     if splices is not None:
         splices.append(draft.replacement(test, draft.text_of(counting_tests[0])))
         assumptions = [*assumptions_of(draft, [other_tests[0]], loop.body), *_reads_beyond_the_end(site, loop)]
-        yield from site.propose_edit(
-            FAMILY, _RUN_TO_END_TITLE, [*splices, *import_splices], [other_tests[0]], assumptions
-        )
+        yield from site.propose_edit(FAMILY, _RUN_TO_END_TITLE, splices, [other_tests[0]], assumptions)
 
 
 def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str]:
@@ -151,7 +147,7 @@ def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str
 
 
 def _run_to_end(
-    site: Site, exit_: _LoopExit, torch: str, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
+    site: Site, exit_: _LoopExit, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end and keep the values that it had at its exit.
 
@@ -162,7 +158,7 @@ def _run_to_end(
     exit_statements : sequence of ast.stmt
         The statements of the branch before the exit.
     """
-    draft, loop = site.draft, exit_.loop
+    draft, loop, torch = site.draft, exit_.loop, site.torch
     state = _carried_names(site, exit_, exit_statements)
     if state is None:
         return None
@@ -205,7 +201,7 @@ def _run_to_end(
 
 
 def _return_after_end(
-    site: Site, exit_: _LoopExit, torch: str, branch: ast.If, early_return: ast.Return
+    site: Site, exit_: _LoopExit, branch: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
     """Return splices that run a loop to its end, and select its early result at the end of the function."""
     draft, loop, function = site.draft, exit_.loop, site.function
@@ -228,7 +224,7 @@ def _return_after_end(
     ):
         return None
     is_over_name, stops_name, early_name = (fresh_name(draft, name) for name in ("over", "stop", "early"))
-    value = argument(draft, early_return.value)
+    torch, value = site.torch, argument(draft, early_return.value)
     lines = [
         f"{stops_name} = {parenthesized(exit_.condition)}",
         f"{early_name} = {value} if {early_name} is None else {torch}.where({is_over_name}, {early_name}, {value})",
@@ -245,8 +241,7 @@ def _return_after_end(
 
 def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     draft = site.draft
-    torch, import_splices = site.import_torch()
-    condition = tensor_condition(draft, loop.test, torch)
+    condition = tensor_condition(draft, loop.test, site.torch)
     if condition is None or loop.orelse or not all(map(_is_simple, loop.body)) or not draft.has_own_lines(loop):
         return
     state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
@@ -265,12 +260,10 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
         f"def {body_function}({names}):",
         *(f"{step}{line}" for line in body),
         f"{step}return {', '.join(results)}{comma}",
-        f"{names}{comma} = {torch}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
+        f"{names}{comma} = {site.torch}.while_loop({condition_function}, {body_function}, ({names}{comma}))",
     ]
     splice = draft.statement_replacement(loop, lines)
-    yield from site.propose_edit(
-        FAMILY, _WHILE_LOOP_TITLE, [splice, *import_splices], [loop.test], assumptions_of(draft, [loop.test])
-    )
+    yield from site.propose_edit(FAMILY, _WHILE_LOOP_TITLE, [splice], [loop.test], assumptions_of(draft, [loop.test]))
 
 
 def _is_new_tensor(body: Sequence[ast.stmt], name: str) -> bool:
@@ -304,10 +297,10 @@ def _is_carried(statements: Sequence[ast.stmt], names: set[str]) -> bool:
     set_names: set[str] = set()
     for statement in statements:
         assignment = _assignment(statement)
-        with_used_globals = names_read(assignment[1]) if assignment is not None else set()
+        read_names = names_read(assignment[1]) if assignment is not None else set()
         if isinstance(statement, ast.AugAssign):
-            with_used_globals |= names_bound(statement.target)
-        if with_used_globals & names - set_names:
+            read_names |= names_bound(statement.target)
+        if read_names & names - set_names:
             return True
         set_names |= _assigned_names([statement])
     return False

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.hoisting import TIME_DEPENDENT_FUNCTIONS
 from jupyter_graphbreak.experiments.families.protection import is_protected
 from jupyter_graphbreak.experiments.families.site import (
@@ -15,6 +15,7 @@ from jupyter_graphbreak.experiments.families.site import (
     dotted,
     draft_of,
     import_torch_before,
+    name_bound_by,
     names_bound,
     names_read,
 )
@@ -39,6 +40,8 @@ _BUILTINS = {
 }  # fmt: skip
 _STOPPING_NODES = (ast.Return, ast.Raise, ast.Assert, ast.Yield, ast.YieldFrom, ast.Try)
 _SIMPLE_STATEMENTS = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.If)
+#: Packages whose functions compute tensors, or return something different each time.
+_EXCLUDED_PACKAGES = {"torch", "random", "time"}
 #: The longest expression in a title.
 _MAX_TITLE_EXPRESSION = 40
 
@@ -126,7 +129,7 @@ def _returning(lines: list[str]) -> Callable[[str], list[str]]:
 def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
     """Return the function that begins at a line, if it can be wrapped."""
     for node in ast.walk(draft.tree):
-        if isinstance(node, ast.FunctionDef) and line == min([node.lineno, *(d.lineno for d in node.decorator_list)]):
+        if isinstance(node, ast.FunctionDef) and line == first_line(node):
             refused = ast.Yield | ast.YieldFrom | ast.Nonlocal
             return None if any(isinstance(part, refused) for part in ast.walk(node)) else node
     return None
@@ -232,16 +235,10 @@ class _Partition:
         )
         if earlier_name is None:
             self._copy_for(node)
-            earlier_name = self._unused_name(node)
+            desired_name = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
+            earlier_name = fresh_name(self.draft, desired_name, self._names_of_moved.values())
             self.lines.append(f"{earlier_name} = {text}")
         self._names_of_moved[node] = earlier_name
-
-    def _unused_name(self, node: ast.expr) -> str:
-        wish = f"given_{node.attr}" if isinstance(node, ast.Attribute) else "given"
-        parts = list(ast.walk(self.draft.tree))
-        used = {part.id for part in parts if isinstance(part, ast.Name)} | set(self._names_of_moved.values())
-        used |= {part.arg for part in parts if isinstance(part, ast.arg)}
-        return next(name for name in (wish, *(f"{wish}_{n}" for n in range(2, len(used) + 3))) if name not in used)
 
     def _copy_for(self, node: ast.AST) -> None:
         """Copy the statements that set the variables of a piece of code, so that they also run before the call."""
@@ -361,10 +358,11 @@ class _Partition:
         )
 
     def _is_imported(self, node: ast.Attribute) -> bool:
-        """Return whether an expression refers to a part of a Python module other than torch."""
+        """Return whether an expression refers to a part of a Python module whose functions may run before the call."""
         root = dotted(node).partition(".")[0]
-        imports = [alias for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import) for alias in part.names]
-        names = {alias.asname or alias.name.partition(".")[0] for alias in imports if not _is_torch(alias.name)}
+        imports = [part for part in ast.walk(self.draft.tree) if isinstance(part, ast.Import)]
+        aliases = [alias for part in imports for alias in part.names]
+        names = {name_bound_by(alias) for alias in aliases if alias.name.partition(".")[0] not in _EXCLUDED_PACKAGES}
         return root in names and root not in self._assigned_names
 
     def _depends_on_varied(self, node: ast.AST) -> bool:
@@ -380,7 +378,3 @@ class _Partition:
 def _changed_object(node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
     """Return the object that an assignment to an expression changes: for an item, its container."""
     return node.value if isinstance(node, ast.Subscript) else node
-
-
-def _is_torch(name: str) -> bool:
-    return name.partition(".")[0] in {"torch", "random", "time"}

@@ -9,7 +9,6 @@ from jupyter_graphbreak.experiments.families import crossing, deferral
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
 from jupyter_graphbreak.experiments.families.wrapping import entry_function
-from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,17 +22,8 @@ _CONFIG_PREFIX = "torch._dynamo.config."
 #: If more calls than this move, the title does not name them.
 _MAX_NAMED_CALLS = 2
 _LOGGING_METHODS = {
-    "debug",
-    "info",
-    "warning",
-    "warn",
-    "error",
-    "critical",
-    "exception",
-    "log",
-    "warning_once",
-    "info_once",
-}
+    "debug", "info", "warning", "warn", "error", "critical", "exception", "log", "warning_once", "info_once",
+}  # fmt: skip
 _OUTPUT_FUNCTIONS = {
     "print", "warnings.warn", "warn", "sys.stdout.write", "sys.stderr.write", "pprint", "pprint.pprint", "tqdm.write",
 }  # fmt: skip
@@ -71,15 +61,14 @@ def propose(problem: Problem) -> Iterator[Proposal]:
         ignored = f"logging.{'' if function_name.startswith('logging.') else 'Logger.'}{method}"
         title = f"Leave `{ignored}` out of compiled code"
         yield Proposal(FAMILY, title, settings={_CONFIG_PREFIX + name: [ignored]}, assumptions=assumptions)
-    torch, import_splices = site.import_torch()
-    splices = list(import_splices)
-    for node in (
-        _all_output_statements(problem, site, site.function, statement) if site.function is not None else [statement]
-    ):
-        if _output_function(node) is not None:
-            text = site.draft.text_of(node)
-            lines = [f"if not {torch}.compiler.is_compiling():", f"    {text}"]
-            splices.append(site.draft.statement_replacement(node, lines))
+    statements = [statement]
+    if site.function is not None:
+        statements = _all_output_statements(problem, site, site.function, statement)
+    test = f"if not {site.torch}.compiler.is_compiling():"
+    splices = [
+        site.draft.statement_replacement(node, [test, f"    {site.draft.text_of(node)}"])
+        for node in filter(_is_output, statements)
+    ]
     is_print = method in {"print", "pprint", "write"}
     verb = "Print" if is_print else "Warn" if function_name in {"warnings.warn", "warn"} else "Log"
     yield from site.propose_edit(FAMILY, f"{verb} only when not compiling", splices, assumptions=assumptions)
@@ -106,25 +95,26 @@ def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
     if isinstance(statement, ast.Expr | ast.Raise):
         outer = next(site.draft.ancestors(statement))
         if (
-            isinstance(outer, ast.If)
+            isinstance(outer, ast.stmt)
             and outer in deferral.statements_with_breaking_tests(problem, site)
             and _only_writes_or_raises(outer)
         ):
             return outer
         if isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Call):
             return None
-        rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+        rewrites = problem.cause.rewrites
         is_marker = isinstance(statement, ast.Expr) and "delete the call" in rewrites
         return statement if not is_marker else None
-    if isinstance(statement, ast.Assert) or (isinstance(statement, ast.If) and _only_writes_or_raises(statement)):
+    if isinstance(statement, ast.Assert) or _only_writes_or_raises(statement):
         return statement if statement in deferral.statements_with_breaking_tests(problem, site) else None
     return None
 
 
-def _only_writes_or_raises(branch: ast.If) -> bool:
-    return not branch.orelse and all(
-        isinstance(node, ast.Raise) or _output_function(node) is not None for node in branch.body
-    )
+def _only_writes_or_raises(statement: ast.stmt) -> bool:
+    """Return whether a statement is a branch without ``else`` that only writes output or raises."""
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    return all(isinstance(node, ast.Raise) or _is_output(node) for node in statement.body)
 
 
 def _move_after_call(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> Iterator[Proposal]:
@@ -194,13 +184,7 @@ def _all_output_statements(problem: Problem, site: Site, function: FunctionNode,
     nodes_of_function = [part for part in nodes if site.draft.enclosing_function(part) is function]
     for part in sorted(nodes_of_function, key=lambda node: (node.lineno, node.col_offset)):
         is_inside = any(part in ast.walk(outer) for outer in statements)
-        writes = _output_function(part) is not None or (
-            part in breaking_tests and (isinstance(part, ast.Assert) or _is_check(part))
-        )
-        if not is_inside and (part is statement or writes):
+        is_check = part in breaking_tests and (isinstance(part, ast.Assert) or _only_writes_or_raises(part))
+        if not is_inside and (part is statement or _is_output(part) or is_check):
             statements.append(part)
     return statements
-
-
-def _is_check(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and _only_writes_or_raises(statement)

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from jupyter_graphbreak.knowledge.causes import known_cause
+
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Mapping
 
+    from jupyter_graphbreak.knowledge.entries import KnownCause
     from jupyter_graphbreak.report.schema import Break, Report
 
 
@@ -32,6 +36,11 @@ class Problem:
     texts: Mapping[str, str]
     taken_names: frozenset[str] = frozenset()
 
+    @property
+    def cause(self) -> KnownCause:
+        """The facts about the cause of the break."""
+        return known_cause(self.break_.gb_id, self.break_.gb_type)
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -55,6 +64,12 @@ class Condition:
     end_line: int
     end_column: int
     sides: tuple[bool, ...] = (True, False)
+
+    @classmethod
+    def of(cls, source: str, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
+        """Return the condition for a test in the syntax tree of a source."""
+        end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
+        return cls(source, test.lineno, test.col_offset, end_line, end_column, sides)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def assumptions_of(
     tests : iterable of ast.expr
         Tests of branches, conditional expressions and loops whose sides are all computed.
     further_code : iterable of ast.AST
-        Further code that runs in cases in which it did not run before.
+        More code that the change runs in cases in which it did not run before.
     decided_count : int
         The number of operands of the first test that Python still decides, besides those that its syntax shows.
     """
@@ -88,7 +88,7 @@ def assumptions_of(
 
 
 def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
-    """Return the names whose values a test compares by order, as a check of bounds does, also under another name."""
+    """Return the names that a test compares with ``<`` or ``>``, directly or in a comparison that it reads by name."""
     read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
     values = [test, *(node.value for node in assignments)]
@@ -211,11 +211,9 @@ def _is_risky(draft: Draft, node: ast.expr) -> bool:
         owner = dotted(node.value).rpartition(".")[2]
         return not isinstance(node.slice, ast.Slice) and owner in _containers_without_items(draft)
     if isinstance(node, ast.Call):
-        name = dotted(node.func)
-        called_functions = [
-            part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and _is_called(part, name)
-        ]
-        return any(not _is_harmless(part) for part in called_functions)
+        name = dotted(node.func).removeprefix("self.")
+        functions = (part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode))
+        return any(function.name == name and not _is_harmless(function) for function in functions)
     return False
 
 
@@ -232,10 +230,6 @@ def _containers_without_items(draft: Draft) -> set[str]:
             case ast.Assign(targets=targets, value=ast.List(elts=[]) | ast.Dict(keys=[])):
                 names |= {dotted(target).rpartition(".")[2] for target in targets}
     return names
-
-
-def _is_called(function: FunctionNode, name: str) -> bool:
-    return name in {function.name, f"self.{function.name}"}
 
 
 def _is_harmless(function: FunctionNode) -> bool:
@@ -281,8 +275,8 @@ def uses_of_optional_values(
     test: ast.expr,
     nodes: Iterable[ast.AST],
     *,
-    decided_operands: Sequence[ast.expr] = (),
-    evaluated_operands: Sequence[ast.expr] = (),
+    decided_operands: Sequence[ast.expr],
+    evaluated_operands: Sequence[ast.expr],
 ) -> Iterator[ast.expr]:
     """Yield the expressions in some code that raise if a value is ``None``, although the source allows ``None``.
 

@@ -11,7 +11,6 @@ from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import dotted, indentation_step, site_of
-from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +30,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    rewrite_names = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    rewrite_names = problem.cause.rewrites
     for rule in (
         *(_RULES[rewrite_name] for rewrite_name in rewrite_names if rewrite_name in _RULES),
         _map_as_comprehension,
@@ -54,7 +53,7 @@ def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
     call = _call_with_name(site, "random_")
     if call is None or not isinstance(call.func, ast.Attribute) or not call.args or len(call.args) > 2:  # noqa: PLR2004 - a range
         return
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     tensor = site.draft.text_of(call.func.value)
     bounds = [argument(site.draft, node) for node in call.args]
     low, high = bounds if len(bounds) > 1 else ("0", bounds[0])
@@ -62,9 +61,7 @@ def _draw_with_randint_like(site: Site) -> Iterator[Proposal]:
     new_text = (
         f"{tensor}.copy_({random_tensor})" if isinstance(call.func.value, ast.Name | ast.Attribute) else random_tensor
     )
-    yield from site.propose_edit(
-        FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new_text), *import_splices]
-    )
+    yield from site.propose_edit(FAMILY, "Draw with torch.randint_like", [site.draft.replacement(call, new_text)])
 
 
 def _copy_with_clone(site: Site) -> Iterator[Proposal]:
@@ -115,7 +112,7 @@ def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
 def _check_in_graph(site: Site) -> Iterator[Proposal]:
     """Check within the graph, with a constant message."""
     statement = site.statement
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     remaining_check = ""
     if isinstance(statement, ast.Raise):
         statement = next((node for node in site.draft.ancestors(statement) if isinstance(node, ast.If)), statement)
@@ -140,7 +137,7 @@ def _check_in_graph(site: Site) -> Iterator[Proposal]:
     splice = site.draft.statement_replacement(statement, lines)
     assumptions = assumptions_of(site.draft, tests := [statement.test])
     title = "Check within the graph: a failed check raises RuntimeError"
-    yield from site.propose_edit(FAMILY, title, [splice, *import_splices], tests, assumptions)
+    yield from site.propose_edit(FAMILY, title, [splice], tests, assumptions)
 
 
 def _only_raises(branch: ast.If) -> bool:
@@ -154,11 +151,11 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
         return
     if dotted(loop.iter.func).rpartition(".")[2] not in {"tqdm", "track"}:
         return
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     items, iterable = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
     new_iterable = f"({items} if {torch}.compiler.is_compiling() else {iterable})"
     splice = site.draft.replacement(loop.iter, new_iterable)
-    yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice, *import_splices])
+    yield from site.propose_edit(FAMILY, "Loop without the progress bar when compiling", [splice])
 
 
 def _draw_with_uniform(site: Site) -> Iterator[Proposal]:

@@ -9,7 +9,6 @@ from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_h
 from jupyter_graphbreak.experiments.families.drafting import argument, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import dotted, site_of
-from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +26,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None:
         return
-    rewrites = known_cause(problem.break_.gb_id, problem.break_.gb_type).rewrites
+    rewrites = problem.cause.rewrites
     if "keep the tensor" in rewrites:
         yield from _keep_tensor(site)
     if "mask instead of selecting" in rewrites:
@@ -62,7 +61,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
     if selected is None:
         return
     values, mask = selected
-    torch, import_splices = site.import_torch()
+    torch = site.torch
     data, where = draft.text_of(values), argument(draft, mask)
     method = next(draft.ancestors(site.node), None)
     call = next(draft.ancestors(method), None) if isinstance(method, ast.Attribute) else None
@@ -80,7 +79,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
         **{name: f"{torch}.where({where}, {data}, {value}).{name}()" for name, value in _NEUTRAL_ELEMENTS.items()},
     }.get(method.attr)
     if new_text is not None:
-        yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text), *import_splices])
+        yield from site.propose_edit(FAMILY, title, [draft.replacement(call, new_text)])
 
 
 def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import Draft, FunctionNode, Splice
@@ -49,8 +49,7 @@ class Site:
 
     def condition(self, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
         """Return a test of the source as a condition whose sides, both unless given, must run."""
-        end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
-        return Condition(self.source, test.lineno, test.col_offset, end_line, end_column, sides)
+        return Condition.of(self.source, test, sides)
 
     def propose_edit(
         self,
@@ -60,7 +59,7 @@ class Site:
         tests: Iterable[ast.expr] = (),
         assumptions: Iterable[str] = (),
     ) -> Iterator[Proposal]:
-        """Yield a proposal that applies splices; nothing if they cannot be applied.
+        """Yield a proposal that applies splices, and imports torch if their text needs it; nothing if that fails.
 
         Parameters
         ----------
@@ -69,22 +68,24 @@ class Site:
         assumptions : iterable of str
             The assumptions of the proposal.
         """
-        text = self.draft.apply_splices(splices)
+        splices = list(splices)
+        uses_torch = any(splice is not None and f"{self.torch}." in splice.new for splice in splices)
+        text = self.draft.apply_splices([*splices, *(self._torch_imports() if uses_torch else ())])
         if text is not None:
             conditions = tuple(map(self.condition, tests))
             yield Proposal(family, title, {self.source: text}, conditions=conditions, assumptions=tuple(assumptions))
 
-    def import_torch(self) -> tuple[str, list[Splice | None]]:
-        """Return the name of the torch package at the break, and the splices that import it if necessary."""
-        tree = self.draft.tree
-        name = name_of_torch(self.draft)
-        if name is not None:
-            return name, []
-        if any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(tree)):
-            return "torch", []  # another cell imports it
-        function = self.function
-        insertion = self.draft.insertion_at_start(function, ["import torch"]) if function is not None else None
-        return "torch", [insertion]
+    @cached_property
+    def torch(self) -> str:
+        """The name of the torch package at the break, for texts to pass to :meth:`propose_edit`."""
+        return name_of_torch(self.draft) or "torch"
+
+    def _torch_imports(self) -> list[Splice | None]:
+        """Return the splices that import torch if the source does not."""
+        is_named = any(isinstance(node, ast.Name) and node.id == "torch" for node in ast.walk(self.draft.tree))
+        if is_named or name_of_torch(self.draft) is not None:  # if it is only named, another cell imports it
+            return []
+        return [self.draft.insertion_at_start(self.function, ["import torch"]) if self.function is not None else None]
 
 
 def name_of_torch(draft: Draft) -> str | None:
@@ -146,8 +147,7 @@ def site_of(problem: Problem) -> Site | None:
 def _is_standard_or_torch(problem: Problem, place: Location | None) -> bool:
     """Return whether a place is in the standard library or torch, which users do not edit."""
     source = next(
-        (source_ for source_ in problem.report.sources if place is not None and source_.id == place.source),
-        None,
+        (source for source in problem.report.sources if place is not None and source.id == place.source), None
     )
     if source is None or source.kind != "library" or source.path is None:
         return False
@@ -174,6 +174,17 @@ def names_bound(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
+def names_imported(node: ast.AST) -> set[str]:
+    """Return the names that the ``import`` statements in a piece of code bind; those of ``from`` are not included."""
+    imports = (part for part in ast.walk(node) if isinstance(part, ast.Import))
+    return {name_bound_by(alias) for statement in imports for alias in statement.names}
+
+
+def name_bound_by(alias: ast.alias) -> str:
+    """Return the name that a part of an ``import`` statement binds."""
+    return (alias.asname or alias.name).partition(".")[0]
+
+
 def parameters_of(function: FunctionNode) -> set[str]:
     """Return the names of a function's parameters."""
     return {part.arg for part in ast.walk(function.args) if isinstance(part, ast.arg)}
@@ -187,6 +198,19 @@ def arguments_of(call: ast.Call) -> list[ast.expr]:
 def is_torch_compile(node: ast.expr, torch: str) -> bool:
     """Return whether an expression is ``torch.compile`` or a call of it, given the name of the torch package."""
     return dotted(node.func if isinstance(node, ast.Call) else node) == f"{torch}.compile"
+
+
+def compile_options(draft: Draft, node: ast.expr) -> str:
+    """Return the options of a call of ``torch.compile``, such as ``(dynamic=True)``; empty if there are none."""
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    options = ", ".join(f"{keyword.arg}={draft.text_of(keyword.value)}" for keyword in keywords)
+    return f"({options})" if options else ""
+
+
+def has_constant_options(node: ast.expr) -> bool:
+    """Return whether the options of a call of ``torch.compile`` mean the same in any place: they contain no names."""
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return all(keyword.arg is not None and isinstance(keyword.value, ast.Constant) for keyword in keywords)
 
 
 def indentation_step(draft: Draft, block: ast.If | ast.While | FunctionNode) -> str:

@@ -18,7 +18,6 @@ from jupyter_graphbreak.experiments.families.site import (
     site_of,
 )
 from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
-from jupyter_graphbreak.knowledge.causes import known_cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -213,7 +212,7 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
     ]
     if not texts:
         return
-    rewrites = known_cause(break_.gb_id, break_.gb_type).rewrites
+    rewrites = problem.cause.rewrites
     if "wrap forward" in rewrites and any("signature.bind(" in (place.code or "") for place in places):
         yield _FORWARD_WRAPPER_TITLE, _FORWARD_WRAPPER
     if "pass sizes as numbers" in rewrites:
@@ -306,11 +305,7 @@ def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> I
     names: dict[str, str] = {}
     for read in reads.values():
         if read.value not in names:
-            possible_names = ("given", *(f"given_{number}" for number in range(2, len(reads) + 2)))
-            unused_names = (
-                name for name in possible_names if fresh_name(site.draft, name) == name and name not in names.values()
-            )
-            names[read.value] = next(unused_names, fresh_name(site.draft, f"given_{len(reads) + 2}"))
+            names[read.value] = fresh_name(site.draft, "given", names.values())
     splices: list[Splice | None] = [
         site.draft.replacement(read.call, read.new.replace("{}", names[read.value])) for read in reads.values()
     ]
@@ -348,7 +343,8 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
     if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [_object_of_method(call.func), *call.args]
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    values = call.args if dotted(call.func) == "torch.repeat_interleave" else [owner, *call.args]
     values += [None] * (3 - len(values))
     parameters = zip(("input", "repeats", "dim"), values, strict=False)
     repeated, repeats, dim = (keywords.get(name, value) for name, value in parameters)
@@ -362,10 +358,6 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
     # A single count applies to every element.
     size = f"{{}} * ({length} if {counts}.numel() == 1 else 1)"
     return _HostRead(call, repeats, f"int({counts}.sum())", f"{text[:-1]}, output_size={size})")
-
-
-def _object_of_method(function: ast.expr) -> ast.expr | None:
-    return function.value if isinstance(function, ast.Attribute) else None
 
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:

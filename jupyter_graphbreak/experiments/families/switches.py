@@ -1,10 +1,11 @@
-"""Switches of libraries: settings of a model, a library or the environment that avoid the break."""
+"""Settings of ``torch._dynamo.config`` that make code traceable, and switches of libraries that avoid a break."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.proposal import Proposal
+from jupyter_graphbreak.knowledge.entries import CONFIG, title_of
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 
 if TYPE_CHECKING:
@@ -13,11 +14,18 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.proposal import Problem
     from jupyter_graphbreak.report.location import Location
 
-FAMILY = "switch"
+SETTINGS, SWITCHES = "setting", "switch"
 
 
-def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield the switches of the library that contains the break."""
+def propose_settings(problem: Problem) -> Iterator[Proposal]:
+    """Yield the settings that may make the cause of the break traceable."""
+    for settings in problem.cause.settings:
+        values = {CONFIG + setting.name: setting.value for setting in settings}
+        yield Proposal(SETTINGS, title_of(settings), settings=values)
+
+
+def propose_switches(problem: Problem) -> Iterator[Proposal]:
+    """Yield the switches of the library that contains the break: of a model, the library or the environment."""
     sources = {source.id: source for source in problem.report.sources}
 
     def code_place(location: Location) -> CodePlace:
@@ -31,4 +39,4 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     for switch in switches_for(code_place(location), [code_place(caller) for caller in problem.break_.stack]):
         if switch.code is not None:
             assumptions = (f"with it, {switch.result_difference}",) if switch.result_difference is not None else ()
-            yield Proposal(FAMILY, switch.title, code=switch.code, assumptions=assumptions)
+            yield Proposal(SWITCHES, switch.title, code=switch.code, assumptions=assumptions)

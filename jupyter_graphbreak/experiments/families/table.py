@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families import (
     branches,
     experts,
-    flags,
     hoisting,
     loops,
     markers,
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 #: The function of each family that yields its proposals, by the family's name; the most successful families first.
 FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
     markers.FAMILY: markers.propose,
-    switches.FAMILY: switches.propose,
+    switches.SWITCHES: switches.propose_switches,
     sizes.FAMILY: sizes.propose,
     printing.FAMILY: printing.propose,
     experts.FAMILY: experts.propose,
     branches.FAMILY: branches.propose,
     loops.FAMILY: loops.propose,
     rewrites.FAMILY: rewrites.propose,
-    flags.FAMILY: flags.propose,
+    switches.SETTINGS: switches.propose_settings,
     scalars.FAMILY: scalars.propose,
     hoisting.FAMILY: hoisting.propose,
 }
@@ -47,7 +46,7 @@ FAMILIES: Mapping[str, Callable[[Problem], Iterator[Proposal]]] = {
 _FAMILIES_WITHOUT_ERRORS = {markers.FAMILY, printing.FAMILY}
 #: A graph runs as a whole, and moved code runs before the call: neither runs inside the error handling.
 _NEVER_RAISES_ASSUMPTION = "it assumes that {}, whose errors the code around it handles, never raises"
-#: The maximum number of proposals for a break: later ones hardly ever work if the earlier ones do not.
+#: The maximum number of proposals for a break: later ones rarely work if the earlier ones do not.
 MAX_PROPOSALS = 6
 
 
@@ -64,7 +63,8 @@ def proposals_for(problem: Problem, note_fault: Callable[[str, Exception], None]
     for name, propose in FAMILIES.items():
         try:
             for proposal in propose(problem):
-                if not any(_is_same_change(proposal, earlier_proposal) for earlier_proposal in proposals):
+                change = proposal.texts, proposal.settings, proposal.code
+                if all(change != (earlier.texts, earlier.settings, earlier.code) for earlier in proposals):
                     proposals.append(proposal)
         except Exception as fault:  # noqa: BLE001 - the family may not expect such a text
             note_fault(f"the family {name}", fault)
@@ -84,15 +84,11 @@ def _handled_code(problem: Problem) -> str | None:
         if frame.location is not None
     }
     callers = [location for location in problem.break_.stack if location.function is not None]
-    enclosing_callable_ids = itertools.dropwhile(
+    callers_within_compiled_code = itertools.dropwhile(
         lambda location: (location.source, str(location.function).rpartition(".")[2]) not in compiled_functions, callers
     )
-    for location in (problem.break_.location, *enclosing_callable_ids):
+    for location in (problem.break_.location, *callers_within_compiled_code):
         site = site_at(problem, location)
         if site is not None and is_handled(site.draft, site.node):
             return site.draft.text_of(site.node).partition("\n")[0]
     return None
-
-
-def _is_same_change(one: Proposal, other: Proposal) -> bool:
-    return (one.texts, one.settings, one.code) == (other.texts, other.settings, other.code)

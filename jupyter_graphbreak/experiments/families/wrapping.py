@@ -6,15 +6,18 @@ import ast
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, fresh_name
+from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.site import (
+    compile_options,
     dotted,
     draft_of,
+    has_constant_options,
     import_torch_before,
     indentation_step,
     is_torch_compile,
     name_of_torch,
     names_bound,
+    names_imported,
     names_read,
 )
 
@@ -29,19 +32,21 @@ if TYPE_CHECKING:
 def entry_function(problem: Problem, site: Site) -> FunctionNode | None:
     """Return the function that contains a break, if it was compiled and can be wrapped."""
     function = site.function
-    in_library = any(source_.id == site.source and source_.kind == "library" for source_ in problem.report.sources)
-    if function is None or isinstance(function, ast.AsyncFunctionDef) or in_library:
+    is_in_library = any(source.id == site.source and source.kind == "library" for source in problem.report.sources)
+    if function is None or isinstance(function, ast.AsyncFunctionDef) or is_in_library:
         return None
     if any(isinstance(node, ast.Yield | ast.YieldFrom | ast.Nonlocal) for node in ast.walk(function)):
         return None
-    first_line = min([function.lineno, *(source_.lineno for source_ in function.decorator_list)])
     for frame in problem.report.frames:
         location = frame.location
         # A module's forward is called by PyTorch: it is not an entry, but no compiled function calls it either.
         is_outermost = frame.role == "entry" or (frame.role == "call" and frame.caller is None)
         if not is_outermost or location is None or location.source != site.source:
             continue
-        if frame.function.rpartition(".")[2] == function.name and first_line <= location.line <= function.lineno:
+        if (
+            frame.function.rpartition(".")[2] == function.name
+            and first_line(function) <= location.line <= function.lineno
+        ):
             return function
     return None
 
@@ -130,7 +135,9 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources |
     compiled_names = _CompiledNames(names, function.name if isinstance(owner, ast.ClassDef) else "")
     if any(_compiles_otherwise(draft, compiled_names) for draft in all_drafts):
         return None
-    is_found = any(_compile_calls(draft, compiled_names) for draft in all_drafts) or _is_decorated(site.draft, function)
+    torch = name_of_torch(site.draft) or "torch"
+    is_decorated = any(is_torch_compile(node, torch) for node in function.decorator_list)
+    is_found = is_decorated or any(_compile_calls(draft, compiled_names) for draft in all_drafts)
     if not is_found and any(
         _may_compile(draft, compiled_names, all_drafts, is_own=draft is site.draft) for draft in all_drafts
     ):
@@ -145,13 +152,9 @@ def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources |
         ]
         if not sites:
             continue
-        if any(
-            not isinstance(keyword.value, ast.Constant) or keyword.arg is None
-            for call_ in sites
-            for keyword in call_.keywords
-        ):
-            return None  # a name of that cell
-        options |= {_options(draft, [call]) for call in sites}
+        if not all(map(has_constant_options, sites)):
+            return None  # an option contains a name of that cell
+        options |= {compile_options(draft, call) for call in sites}
         text = draft.apply_splices(_compile_removal(draft, call, compiled_names) for call in sites)
         if text is None:
             return None
@@ -186,7 +189,7 @@ def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> boo
 
     statements = draft.tree.body
     names_bound_later = defined(statements) - defined([node for node in statements if node.lineno < line])
-    return len({_options(draft, [call]) for call in sites}) <= 1 and not read & names_bound_later
+    return len({compile_options(draft, call) for call in sites}) <= 1 and not read & names_bound_later
 
 
 def _is_in_place(call: ast.Call, compiled_names: _CompiledNames) -> bool:
@@ -253,11 +256,6 @@ def _compile_calls(draft: Draft, compiled_names: _CompiledNames) -> list[ast.Cal
     ]
 
 
-def _is_decorated(draft: Draft, function: FunctionNode) -> bool:
-    torch = name_of_torch(draft) or "torch"
-    return any(is_torch_compile(node, torch) for node in function.decorator_list)
-
-
 def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[Draft], *, is_own: bool) -> bool:
     """Return whether a source compiles something unidentified, which may be the function.
 
@@ -272,12 +270,7 @@ def _may_compile(draft: Draft, compiled_names: _CompiledNames, drafts: Sequence[
     receiving_functions = {
         dotted(call.func) for call in calls if any(_is_one_of(argument, compiled_names.names) for argument in call.args)
     }
-    modules = {
-        (alias.asname or alias.name).partition(".")[0]
-        for node in ast.walk(draft.tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
+    modules = names_imported(draft.tree)
     for node in ast.walk(draft.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -304,7 +297,7 @@ def _is_one_of(node: ast.expr, names: set[str]) -> bool:
 
 
 def _compiles_otherwise(draft: Draft, compiled_names: _CompiledNames) -> bool:
-    """Return whether a source compiles one of the names in a form that we cannot move.
+    """Return whether a source compiles one of the names in a form that cannot be moved to the inner function.
 
     Examples are ``torch.compile(model.encode)`` if ``forward`` is wrapped, and other names for ``torch.compile``.
     """
@@ -350,7 +343,7 @@ def _splices_around_function(
         return None
     all_splices = [*splices, *(draft.replacement(call, draft.text_of(call.args[0])) for call in sites)]
     if not any(is_torch_compile(node, parts.torch) for node in function.decorator_list):
-        insertion = draft.line_start(min([function.lineno, *(node.lineno for node in function.decorator_list)]))
+        insertion = draft.line_start(first_line(function))
         all_splices.append(Splice(insertion, insertion, f"{_decorator_lines(draft, sites, parts)}\n"))
     all_splices.append(
         Splice(start, parenthesis + 1, f"def {parts.inner}({_extra_parameter(parts.parameter, function)}")
@@ -369,7 +362,7 @@ def _splices_around_function(
 
 def _decorator_lines(draft: Draft, sites: Sequence[ast.Call], parts: _WrapperParts) -> str:
     """Return the lines that compile the inner function."""
-    options = _options(draft, sites) or parts.elsewhere.options
+    options = (compile_options(draft, sites[0]) if sites else "") or parts.elsewhere.options
     return "\n".join([*parts.imports, f"@{parts.torch}.compile{options}"])
 
 
@@ -409,10 +402,11 @@ def _splices_around_method(
     if body_indent is None or first.lineno == method.lineno or _is_bound_to_its_class(method):
         return None
     start, end = draft.line_start(first.lineno), draft.line_end(method.end_lineno or method.lineno)
-    if any(splice is None or not start <= splice.start <= splice.end <= end for splice in splices):
+    inside = [splice for splice in splices if splice is not None and start <= splice.start <= splice.end <= end]
+    if len(inside) < len(splices):
         return None
     text = draft.text[start:end]
-    for splice in sorted((node for node in splices if node is not None), reverse=True):
+    for splice in sorted(inside, reverse=True):
         text = text[: splice.start - start] + splice.new + text[splice.end - start :]
     lines = text.split("\n")
     if any(line.strip() and not line.startswith(indent) for line in lines):
@@ -449,13 +443,6 @@ def _is_bound_to_its_class(method: FunctionNode) -> bool:
         if isinstance(node, ast.expr) and is_text and not is_docstring and node.end_lineno != node.lineno:
             return True
     return False
-
-
-def _options(draft: Draft, sites: Sequence[ast.Call]) -> str:
-    if not sites or not sites[0].keywords:
-        return ""
-    texts = (draft.text_of(node.value) for node in sites[0].keywords)
-    return f"({', '.join(f'{node.arg}={text}' for node, text in zip(sites[0].keywords, texts, strict=True))})"
 
 
 def _signature_end(draft: Draft, function: FunctionNode) -> int:

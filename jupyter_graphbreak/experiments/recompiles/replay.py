@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.seen_calls import AssignablePlace, PathStep
+    from jupyter_graphbreak.experiments.trial.seen_calls import PathStep
+    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
 
 #: The name of a called module that has no name in the user's code.
 DEFAULT_OWNER = "model"
@@ -155,7 +156,7 @@ def _program(
 
 
 def run_lines(
-    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, AssignablePlace], owner: str
+    code: Any, call: Callable[..., Any], arguments: Arguments, roots: Mapping[Root, NamedPlace], owner: str
 ) -> Arguments:
     """Run code before a call, and return the arguments for the call."""
     arguments_by_name = arguments.named(call)
@@ -175,7 +176,7 @@ def run_lines(
     return bound_arguments(call, changed, arguments.kwargs)
 
 
-def _assign(roots: Mapping[Root, AssignablePlace], path: Path, value: Any) -> None:
+def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
     """Assign a plain value, unless the variable already has it."""
     place = roots.get(path.root)
     if place is None:

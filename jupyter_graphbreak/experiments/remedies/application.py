@@ -6,6 +6,7 @@ import ast
 import contextlib
 import functools
 import gc
+import itertools
 import linecache
 import re
 import sys
@@ -17,6 +18,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
+from jupyter_graphbreak.experiments.trial.swapped_places import item_place
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.source_texts import CellText
 
@@ -100,7 +102,7 @@ class LiveFunctions:
         if self._known is None:
             functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.in_files(self._filenames)]
             self._known = [
-                weakref.ref(function_) for function_ in functions if function_.__code__.co_filename in self._filenames
+                weakref.ref(function) for function in functions if function.__code__.co_filename in self._filenames
             ]
         live_functions = [function for reference in self._known if (function := reference()) is not None]
         by_id = {id(function): function for function in (*live_functions, *copies)}
@@ -223,7 +225,7 @@ class Application:
         If a new text is not Python.
     """
 
-    def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType] = ()) -> None:
+    def __init__(self, program: Program, texts: Mapping[str, str], copies: Iterable[types.FunctionType]) -> None:
         self.definitions: list[NewDefinition] = []
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
@@ -261,12 +263,8 @@ class Application:
             return
         copies_by_id = {id(copy): copy for copy in copies}
         codes = [copy.__code__ for copy in copies_by_id.values()]
-        pairs = [
-            pair
-            for counterparts in by_file.values()
-            for pairs_of_name in counterparts.values()
-            for pair in pairs_of_name
-        ]
+        counterparts = (pairs for by_name in by_file.values() for pairs in by_name.values())
+        pairs = itertools.chain.from_iterable(counterparts)
         unchanged = {id(new) for old, new in pairs if _is_same_constant(old, new)}
         for function, new_code in self._codes:
             if id(function) not in copies_by_id and id(new_code) not in unchanged and function.__code__ not in codes:
@@ -297,23 +295,20 @@ class Application:
                     function.__code__ = code
 
     @contextlib.contextmanager
-    def with_definitions(self, *scopes: dict[str, Any]) -> Iterator[None]:
-        """Add the new definitions to some globals, and to those of the changed functions, while the context is open."""
-        all_scopes = {id(scope): scope for scope in (*scopes, *(function.__globals__ for function in self.functions))}
-        saved_values: list[tuple[dict[str, Any], str, bool, Any]] = []
+    def with_definitions(self, scope: dict[str, Any] | None = None) -> Iterator[None]:
+        """Add the new definitions to ``scope`` and the globals of the changed functions while the context is open."""
+        scopes = [function.__globals__ for function in self.functions] + ([] if scope is None else [scope])
+        unique_scopes = {id(names): names for names in scopes}.values()
+        places = [item_place(name, names, name) for names in unique_scopes for name in sorted(self.defined_names)]
+        saved_values = [(place, place.read()) for place in places]
         try:
-            for scope in all_scopes.values():
+            for names in unique_scopes:
                 for definition in self.definitions:
-                    name = definition.name
-                    saved_values.append((scope, name, name in scope, scope.get(name)))
-                    self._define(definition, scope)
+                    self._define(definition, names)
             yield
         finally:
-            for scope, name, was_there, value in reversed(saved_values):
-                if was_there:
-                    scope[name] = value
-                else:
-                    scope.pop(name, None)
+            for place, value in saved_values:
+                place.write(value)
 
     def _define(self, definition: NewDefinition, scope: dict[str, Any]) -> None:
         _, created = self._created.setdefault(id(scope), (scope, {}))

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import itertools
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_graphbreak.experiments.trial.process_state import set_environment
@@ -61,20 +62,19 @@ class Change:
 
     def with_proposal(self, proposal: Proposal) -> Change:
         """Return this change with a proposal for the changed program."""
-        change = Change(
-            {**self.texts, **proposal.texts},
-            self.settings,
-            self.codes,
-            self.compiles_itself or proposal.compiles_itself,
-            tuple(dict.fromkeys([*self.assumptions, *proposal.assumptions])),
-            (*self.inner_calls, *proposal.inner_calls),
-        )
-        return change.with_settings(proposal.settings, (proposal.code,) if proposal.code is not None else ())
+        codes = (proposal.code,) if proposal.code is not None else ()
+        return self.joined({**self.texts, **proposal.texts}, proposal, codes)
 
-    def with_settings(self, settings: Mapping[str, Any], codes: tuple[str, ...]) -> Change:
-        """Return this change with further settings and switches."""
-        merged = _merged_settings(self.settings, settings)
-        return replace(self, settings=merged, codes=tuple(dict.fromkeys([*self.codes, *codes])))
+    def joined(self, texts: Mapping[str, str], other: Change | Proposal, codes: tuple[str, ...]) -> Change:
+        """Return this change combined with a further change or proposal; ``texts`` are the changed texts of both."""
+        return Change(
+            texts,
+            _merged_settings(self.settings, other.settings),
+            tuple(dict.fromkeys([*self.codes, *codes])),
+            self.compiles_itself or other.compiles_itself,
+            tuple(dict.fromkeys([*self.assumptions, *other.assumptions])),
+            (*self.inner_calls, *other.inner_calls),
+        )
 
 
 def _merged_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,6 +129,31 @@ def apply_edits(text: str, edits: list[Edit]) -> str:
             raise ValueError(f"lines {edit.first_line} to {edit.last_line} have changed")
         lines[replaced] = edit.new.split("\n") if edit.new else []
     return "\n".join(lines)
+
+
+def merged_change(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
+    """Return two changes of the original as one; ``None`` if they change the same lines or cannot both apply."""
+    texts = dict(first.texts)
+    for source, text in second.texts.items():
+        if source not in texts:
+            texts[source] = text
+            continue
+        changes = Change({source: texts[source]}), Change({source: text})
+        edits = list(dict.fromkeys(edit for change in changes for edit in edits_of(original, change)))
+        edits.sort(key=lambda edit: (edit.first_line, edit.last_line))
+        for earlier_edit, later_edit in itertools.pairwise(edits):
+            if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
+                return None
+        texts[source] = apply_edits(original[source], edits)
+    if are_settings_in_conflict(first.settings, second.settings) or (first.compiles_itself and second.compiles_itself):
+        return None
+    return first.joined(texts, second, second.codes)
+
+
+def are_settings_in_conflict(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return whether two groups of settings give one setting different values; sets of functions can be merged."""
+    shared_names = first.keys() & second.keys()
+    return any(first[name] != second[name] and not isinstance(first[name], list) for name in shared_names)
 
 
 def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:

@@ -101,9 +101,8 @@ def open_uncompiled(entry: Entry, program: Program, change: Change) -> Iterator[
 def _prepared_call(change: Change, application: Application, subject: Subject) -> Iterator[Any]:
     """Apply the settings and definitions of a change while the context is open, and yield the function to call."""
     scope = getattr(subject.call, "__globals__", None)
-    scopes = [scope] if scope is not None else []
     names = application.defined_names
-    with applied_settings(change.settings), application.with_definitions(*scopes):
+    with applied_settings(change.settings), application.with_definitions(scope):
         subject.keep_definitions(names)
         if scope is not None and subject.call.__name__ in names:
             # with new decorators; without a new definition, the name refers to the user's own function
@@ -136,8 +135,8 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
     cells = [cell.cell_contents for cell in getattr(call, "__closure__", None) or ()]
     names = getattr(getattr(call, "__code__", None), "co_names", ())
     used_globals = [call.__globals__[name] for name in names if name in getattr(call, "__globals__", {})]
-    passed_values = (*arguments.args, *arguments.kwargs.values())
-    modules = (value for value in (*passed_values, *cells, *used_globals) if isinstance(value, torch.nn.Module))
+    values = (*arguments.values(), *cells, *used_globals)
+    modules = (value for value in values if isinstance(value, torch.nn.Module))
     return next(modules, None)
 
 

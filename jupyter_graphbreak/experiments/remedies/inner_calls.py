@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
+from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
+from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
 from jupyter_graphbreak.experiments.trial.inner_modules import modules_of
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_objects
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
     from jupyter_graphbreak.experiments.remedies.original import Original
+    from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.schema import Report
 
 #: The smallest share of the entry's operations that is worth a separate graph, the smallest share of the operations
@@ -91,7 +94,7 @@ class InnerCalls:
 
 
 def find_inner_calls(
-    original: Original, report: Report, files: Mapping[str, str], outside: frozenset[str] = frozenset()
+    original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
     """Return the largest parts of an entry in which nothing breaks.
 
@@ -103,7 +106,7 @@ def find_inner_calls(
         The report of the compiled entry.
     files : mapping
         The file name of each source of the report, by the source's id.
-    outside : frozenset of str
+    outside_breaks : frozenset of str
         Breaks that must remain outside of what is compiled, such as the backward pass. If there are any, and the parts
         without breaks are small, larger parts are returned that contain other breaks, but none of these.
     """
@@ -124,8 +127,8 @@ def find_inner_calls(
     breaking = _breaking_lines(report, files)
     all_breaks = {break_.id for break_ in report.breaks}
     parts_without_breaks = _largest_parts(root, breaking, places, ids_in_entry)
-    if outside and parts_without_breaks.share < _SUFFICIENT_SHARE:
-        lines_outside = {line: breaks & outside for line, breaks in breaking.items()}
+    if outside_breaks and parts_without_breaks.share < _SUFFICIENT_SHARE:
+        lines_outside = {line: breaks & outside_breaks for line, breaks in breaking.items()}
         larger_parts = _largest_parts(root, lines_outside, places, ids_in_entry)
         if larger_parts.share > parts_without_breaks.share:
             functions = {function for call in larger_parts.calls for function in call.functions}
@@ -398,3 +401,28 @@ def is_foreign_file(filename: str) -> bool:
     path = package_paths().module_path(filename)
     top = (path or "").partition("/")[0].removesuffix(".py")
     return path is not None and (top in {"torch", _OWN_PACKAGE} or is_of_standard_library(path))
+
+
+def compiled_entry(entry: Entry) -> CompiledEntry:
+    """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
+    call, name = entry.call, str(getattr(entry.call, "__name__", ""))
+    parameters = tuple(parameters_of(call))
+    if isinstance(call, torch.nn.Module):
+        return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)
+    owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
+    if owner is not None:
+        receiver = next(iter(code.co_varnames if code else ()), "self")
+        return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
+    passed_values = entry.arguments.named(call)
+    first_name = next(iter(passed_values), "")
+    if first_name and _is_method(call, type(passed_values[first_name])):
+        return CompiledEntry(
+            name, type(passed_values[first_name]).__name__, parameters=parameters[1:], receiver=first_name
+        )
+    return CompiledEntry(name, parameters=parameters)
+
+
+def _is_method(call: Any, kind: type) -> bool:
+    """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
+    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in kind.__mro__}
+    return getattr(call, "__qualname__", None) in names

@@ -8,7 +8,6 @@ import itertools
 import re
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -37,38 +36,24 @@ if TYPE_CHECKING:
 RECORDER_NAME = "__graphbreak_side__"
 
 
-@dataclass(frozen=True)
-class ConditionRange:
-    """The range of an expression as ``ast`` counts: lines from 1, columns in bytes of UTF-8.
-
-    If the expression is not the test of a branch, only its evaluation is recorded.
-    """
-
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-    is_test: bool = True
-
-
-def instrumented_text(text: str, tests: Sequence[ConditionRange], first_number: int = 0) -> str:
+def instrumented_text(text: str, conditions: Mapping[int, Condition]) -> str:
     """Return a text in which each test ``E`` is replaced by ``__graphbreak_side__(i, (E))`` with its number ``i``.
 
     Line numbers do not change. Tests may be nested.
 
     Parameters
     ----------
-    first_number : int
-        The number of the first test.
+    conditions : mapping
+        The tests in the text, by their numbers. If a condition has no sides, only its evaluation is recorded.
     """
     lines = [line.encode() for line in text.split("\n")]
     # At one position, the inner test is closed first and the outer test is opened first. Insertions start at the end
     # of the text, so that they do not move the positions that follow.
     insertions: list[tuple[tuple[int, ...], bytes]] = []
-    for index, test in enumerate(tests, start=first_number):
+    for number, test in conditions.items():
         start, end = (test.line, test.column), (test.end_line, test.end_column)
-        insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({index}, (".encode()))
-        insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.is_test else b"), False)"))
+        insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({number}, (".encode()))
+        insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.sides else b"), False)"))
     for (line, column, *_), inserted in sorted(insertions, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
     return b"\n".join(lines).decode()
@@ -76,18 +61,18 @@ def instrumented_text(text: str, tests: Sequence[ConditionRange], first_number: 
 
 @contextlib.contextmanager
 def record_sides() -> Iterator[dict[int, set[bool | None]]]:
-    """Record the sides that are taken while the context is open: ``{index: {True, False}}``.
+    """Record the sides that are taken while the context is open: ``{number: {True, False}}``.
 
     ``None`` stands for the evaluation of an expression that is not a test.
     """
     taken_sides: dict[int, set[bool | None]] = defaultdict(set)
 
-    def note(index: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
+    def note(number: int, value: Any, is_test: bool = True) -> Any:  # noqa: FBT001, FBT002 - called by short text
         if not is_test:
-            taken_sides[index].add(None)
+            taken_sides[number].add(None)
             return value
         side = bool(value)
-        taken_sides[index].add(side)
+        taken_sides[number].add(side)
         return side
 
     setattr(builtins, RECORDER_NAME, note)
@@ -227,16 +212,16 @@ class Original:
             self.pool = [other for other in self.pool if other is not case]
 
     def run(
-        self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, gradients: bool = True
+        self, program: Callable[..., Any], subject: Subject, case: ReferenceCase, *, runs_backward: bool = True
     ) -> Result:
         """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(case.input.state)
         if case.input.follows_first_input and self._reference.changed:
             before = self._reference.preceding_call(case.input)
-            run(program, subject, subject.with_copies(before), gradients=False)
+            run(program, subject, subject.with_copies(before), runs_backward=False)
         arguments = subject.with_copies(case.input.arguments)
-        return run(program, subject, arguments, case.input.seed, gradients=gradients)
+        return run(program, subject, arguments, case.input.seed, runs_backward=runs_backward)
 
     def choose_inputs(
         self, program: Program, watched: Sequence[WatchedCondition]
@@ -303,54 +288,36 @@ class Original:
     def _recording_sides(
         self, program: Program, change: Change, conditions: list[Condition]
     ) -> Iterator[Callable[[ReferenceCase], set[tuple[int, bool | None]]]]:
-        """Yield a function that returns the sides that each condition of the uncompiled changed program takes."""
+        """Yield a function that runs a case of the uncompiled changed program, and returns the sides taken.
+
+        Each side comes with the position of its condition in ``conditions``.
+        """
         texts = {**program.texts, **change.texts}
-        instrumented = dict(change.texts)
-        count = 0
-        for source in dict.fromkeys(condition.source for condition in conditions):
-            ranges = [
-                ConditionRange(
-                    condition_.line,
-                    condition_.column,
-                    condition_.end_line,
-                    condition_.end_column,
-                    bool(condition_.sides),
-                )
-                for condition_ in conditions
-                if condition_.source == source
-            ]
-            instrumented[source] = instrumented_text(texts[source], ranges, count)
-            count += len(ranges)
-        places = [
-            condition_
-            for source in dict.fromkeys(condition_.source for condition_ in conditions)
-            for condition_ in conditions
-            if condition_.source == source
-        ]
-        numbers = {number: conditions.index(condition) for number, condition in enumerate(places)}
+        by_source: dict[str, dict[int, Condition]] = defaultdict(dict)
+        for number, condition in enumerate(conditions):
+            by_source[condition.source][number] = condition
+        instrumented = {source: instrumented_text(texts[source], numbered) for source, numbered in by_source.items()}
         with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
-            scope = getattr(subject.call, "__globals__", None)
-            scopes = [scope] if scope is not None else []
-            needs_gradients: list[bool] = []
+            needs_backward: list[bool] = []
 
-            def sides_in_run(case: ReferenceCase, *, gradients: bool) -> set[tuple[int, bool | None]]:
+            def sides_in_run(case: ReferenceCase, *, runs_backward: bool) -> set[tuple[int, bool | None]]:
                 sides.clear()
                 with contextlib.suppress(LineLimitError), line_limit():
-                    self.run(subject.call, subject, case, gradients=gradients)
-                return {(numbers[index], side) for index, taken in sides.items() for side in taken}
+                    self.run(subject.call, subject, case, runs_backward=runs_backward)
+                return {(number, side) for number, taken in sides.items() for side in taken}
 
             def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
-                if not needs_gradients:  # a condition may be part of a backward pass
-                    without = sides_in_run(case, gradients=False)
-                    taken = sides_in_run(case, gradients=True)
-                    needs_gradients.append(taken != without)
+                if not needs_backward:  # a condition may be part of a backward pass
+                    without = sides_in_run(case, runs_backward=False)
+                    taken = sides_in_run(case, runs_backward=True)
+                    needs_backward.append(taken != without)
                     return taken
-                return sides_in_run(case, gradients=needs_gradients[0])
+                return sides_in_run(case, runs_backward=needs_backward[0])
 
             with (
-                changed_functions(program, instrumented, subject.functions()) as application,
-                application.with_definitions(*scopes),
+                changed_functions(program, {**change.texts, **instrumented}, subject.functions()) as application,
+                application.with_definitions(getattr(subject.call, "__globals__", None)),
             ):
                 subject.keep_definitions(application.defined_names)
                 yield sides_taken
@@ -364,7 +331,7 @@ def _code_of(condition: Condition, texts: Mapping[str, str]) -> str:
 
 
 def _empty_tensors(arguments: Arguments) -> int:
-    return sum(tensor.numel() == 0 for _, tensor in named_tensors((arguments.args, arguments.kwargs), ""))
+    return sum(tensor.numel() == 0 for _, tensor in named_tensors(arguments.values(), ""))
 
 
 def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
@@ -394,7 +361,7 @@ def _refuses_a_size_itself(case: ReferenceCase) -> bool:
 def _depends_on_values(input_: Input, error: Exception) -> bool:
     if not isinstance(error, RuntimeError):
         return False
-    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # hardly anybody adds to booleans
+    is_in_place = _ERROR_IN_PLACE in str(error) and not input_.only_errors_count  # a program rarely adds to booleans
     return is_in_place or str(error).startswith(_ERROR_OF_TEST)
 
 
@@ -409,12 +376,8 @@ def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
 
 
 def _all_finite(arguments: Arguments) -> bool:
-    tensors = (value for value in _values(arguments) if isinstance(value, torch.Tensor))
+    tensors = (value for value in arguments.values() if isinstance(value, torch.Tensor))
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
-
-
-def _values(arguments: Arguments) -> list[Any]:
-    return [*arguments.args, *arguments.kwargs.values()]
 
 
 def _kind_of_edge_case(case: ReferenceCase) -> str:

@@ -1,15 +1,18 @@
-"""The user's own changes of source text: edited cells, or a patch, which can be applied to this process."""
+"""The user's own changes: edited cells, a new version of a function, or a patch, which this process can apply."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import difflib
+import inspect
 import linecache
+import re
 import sys
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchSet
@@ -21,12 +24,14 @@ from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, 
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from unidiff.patch import Hunk, PatchedFile
 
-#: IPython strips blank lines at the end of a cell, so a hunk may lack them: at most three lines of context.
+#: IPython strips blank lines at the end of a cell, so the last hunk of a patch may lack up to three lines of context.
 _STRIPPED_LINES = "\n" * 4
+#: The first line of a function after its decorators.
+_DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,8 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
         if old_tree is None or new_tree is None:
             continue  # applying the change reports the syntax error
         is_function = program.files[source] == compiled_cell
-        line = _line_outside_functions(_parts(old_tree.body, is_function), _parts(new_tree.body, is_function))
+        old_parts, new_parts = (list(_parts(tree.body, is_function=is_function)) for tree in (old_tree, new_tree))
+        line = _line_outside_functions(old_parts, new_parts)
         if line is not None:
             raise CannotApplyError(f"line {line} is outside of functions; run the cell to see what changing it does")
         old_decorators, new_decorators = _compiling_functions(old_tree), _compiling_functions(new_tree)
@@ -215,6 +221,46 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
     return Change(texts, compiles_itself=moves_compilation)
 
 
+def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
+    """Return the replacement of a function as a change of its source; an empty change if the source is not known.
+
+    Parameters
+    ----------
+    function : callable
+        The original function.
+    replacement : callable
+        The user's own version. The change keeps the decorators of the original function.
+    """
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return Change()
+    source = next((ident for ident, name in program.files.items() if name == code.co_filename), None)
+    if source is None or source not in program.texts:
+        return Change()
+    lines = program.texts[source].split("\n")
+    try:
+        block = inspect.getblock([f"{line}\n" for line in lines[code.co_firstlineno - 1 :]])
+        old_lines = [line.rstrip("\n") for line in block]
+        replacement_lines = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
+    except (OSError, TypeError, SyntaxError):
+        return Change()
+    old_start, new_start = _definition(old_lines), _definition(replacement_lines)
+    if old_start is None or new_start is None:  # a lambda
+        return Change()
+    indent = old_lines[0][: len(old_lines[0]) - len(old_lines[0].lstrip())]
+    name_in_header = re.compile(rf"(\s*(?:async\s+)?def\s+){re.escape(replacement.__name__)}\b")
+    body = [f"{indent}{line}" if line else line for line in replacement_lines[new_start:]]
+    body[0] = name_in_header.sub(rf"\g<1>{function.__name__}", body[0])
+    first_index = code.co_firstlineno - 1
+    new_lines = [*lines[: first_index + old_start], *body, *lines[first_index + len(old_lines) :]]
+    return Change({source: "\n".join(new_lines)})
+
+
+def _definition(lines: list[str]) -> int | None:
+    return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
+
+
 def conditions_in(texts: Mapping[str, str], program: Program) -> list[Condition]:
     """Return the tests of the original whose branches contain changed lines: both sides must run."""
     conditions: list[Condition] = []
@@ -223,11 +269,10 @@ def conditions_in(texts: Mapping[str, str], program: Program) -> list[Condition]
         tree = parse_python(program.texts[source])
         edits_of_source = [edit for edit in edits if edit.source == source]
         changed_ranges = [range(edit.first_line, max(edit.last_line, edit.first_line) + 1) for edit in edits_of_source]
-        for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, (ast.If, ast.IfExp)) and any(_overlaps(lines, node) for lines in changed_ranges):
-                test = node.test
-                end_line, end_column = test.end_lineno or test.lineno, test.end_col_offset or test.col_offset
-                conditions.append(Condition(source, test.lineno, test.col_offset, end_line, end_column))
+        nodes = ast.walk(tree) if tree is not None else ()
+        branches = (node for node in nodes if isinstance(node, ast.If | ast.IfExp))
+        changed_branches = (node for node in branches if any(_overlaps(lines, node) for lines in changed_ranges))
+        conditions += [Condition.of(source, node.test) for node in changed_branches]
     return conditions
 
 
@@ -249,7 +294,7 @@ class _TopLevelPart(NamedTuple):
     is_new_function: bool = False
 
 
-def _parts(body: Sequence[ast.stmt], is_function: bool, *, is_in_class: bool = False) -> Iterator[_TopLevelPart]:  # noqa: FBT001
+def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = False) -> Iterator[_TopLevelPart]:
     """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
     for node in body:
         match node:
@@ -261,7 +306,7 @@ def _parts(body: Sequence[ast.stmt], is_function: bool, *, is_in_class: bool = F
             case ast.ClassDef():
                 header = [ast.dump(part) for part in (*node.bases, *node.keywords, *node.decorator_list)]
                 yield _TopLevelPart(f"class {node.name} {header}", node.lineno)
-                yield from _parts(node.body, is_function, is_in_class=True)
+                yield from _parts(node.body, is_function=is_function, is_in_class=True)
             case ast.Expr(ast.Constant()) | ast.Pass():
                 pass
             case ast.Import() | ast.ImportFrom():
@@ -270,16 +315,14 @@ def _parts(body: Sequence[ast.stmt], is_function: bool, *, is_in_class: bool = F
                 yield _TopLevelPart(ast.dump(node), node.lineno)
 
 
-def _line_outside_functions(old_parts: Iterator[_TopLevelPart], new_parts: Iterator[_TopLevelPart]) -> int | None:
+def _line_outside_functions(old_parts: list[_TopLevelPart], new_parts: list[_TopLevelPart]) -> int | None:
     """Return the first line outside of functions that differs; the new text may add functions."""
-    old_list, new_list = list(old_parts), list(new_parts)
-    matcher = difflib.SequenceMatcher(
-        None, [part.text for part in old_list], [part.text for part in new_list], autojunk=False
-    )
+    old_texts, new_texts = ([part.text for part in parts] for parts in (old_parts, new_parts))
+    matcher = difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False)
     for tag, first, last, new_first, new_last in matcher.get_opcodes():
-        added_parts = [part for part in new_list[new_first:new_last] if tag != "equal"]
+        added_parts = new_parts[new_first:new_last] if tag != "equal" else []
         if tag in {"replace", "delete"}:
-            return (added_parts or old_list[first:last])[0].line
+            return (added_parts or old_parts[first:last])[0].line
         line = next((part.line for part in added_parts if not part.is_new_function), None)
         if line is not None:
             return line

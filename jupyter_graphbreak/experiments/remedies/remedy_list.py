@@ -12,8 +12,13 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.analysis.matching import same_breaks
-from jupyter_graphbreak.experiments.remedies.change import decision_for_person, remedy_of_change
+from jupyter_graphbreak.experiments.remedies.change import (
+    are_settings_in_conflict,
+    decision_for_person,
+    remedy_of_change,
+)
 from jupyter_graphbreak.experiments.remedies.changed_entry import outermost_module
+from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
 from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = ()) -> str:
-    """Return what a person has to decide about a break.
+    """Return the sentence that says what a person has to decide about a break.
 
     Parameters
     ----------
@@ -51,7 +56,7 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
             return owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
         return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
-    code = (break_.location.code if break_.location is not None else None) or ""
+    code = code_at(break_)
     step = known_cause(break_.gb_id, break_.gb_type, code=code).manual_step
     if step is None:
         return manual_step_of_hints(break_.hints) or _general_step(code)
@@ -93,7 +98,7 @@ def _shortened(code: str) -> str:
 
 
 def manual_step_of_function(skipped: Skipped) -> str:
-    """Return what a person has to decide about a function that runs eagerly without a break."""
+    """Return the sentence that says what a person has to decide about a function that runs eagerly without a break."""
     if skipped.way_out is not None:
         return f"{skipped.function} runs eagerly; {skipped.way_out}"
     return (
@@ -135,7 +140,7 @@ def with_remedies(
     remedies = _with_exclusions(_merged_remedies(remedies, entries))
     kept_ids = {remedy.id for remedy in remedies}
     by_search = [
-        {ident: candidate_ for ident, candidate_ in candidates_of_search.items() if ident in kept_ids}
+        {ident: candidate for ident, candidate in candidates_of_search.items() if ident in kept_ids}
         for candidates_of_search in by_search
     ]
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
@@ -156,6 +161,8 @@ def with_remedies(
 
 
 class _BreakRemedyBuilder:
+    """Turns the candidates of one search into remedies for the breaks of the report."""
+
     def __init__(self, report: Report, source_ids: dict[str, str], search: Search) -> None:
         self._search = search
         self._original = search.runner.original
@@ -164,21 +171,20 @@ class _BreakRemedyBuilder:
         self.new_sources: list[Source] = []
         self._sources: dict[str, str] = {}
         for source in self._original.report.sources:
-            filename = self._original.files[source.id]
-            if filename not in source_ids:  # a source that the run did not use
-                source_ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
-                self.new_sources.append(replace(source, id=source_ids[filename]))
-            self._sources[source.id] = source_ids[filename]
+            self._sources[source.id] = self._id_in_report(self._original.files[source.id], source)
         self._paths = {source.id: source.path or source.name for source in self._original.report.sources}
         changed_sources = {source for candidate in search.candidates for source in candidate.result.change.texts}
         for ident, (filename, cell) in search.runner.other_cells.items():
             if ident in changed_sources:
-                if filename not in source_ids:
-                    source_ids[filename] = f"s{len(report.sources) + len(self.new_sources) + 1}"
-                    self.new_sources.append(
-                        Source(source_ids[filename], cell.name, "cell", segments=[Segment(1, cell.text)])
-                    )
-                self._sources[ident], self._paths[ident] = source_ids[filename], cell.name
+                source = Source("", cell.name, "cell", segments=[Segment(1, cell.text)])
+                self._sources[ident], self._paths[ident] = self._id_in_report(filename, source), cell.name
+
+    def _id_in_report(self, filename: str, source: Source) -> str:
+        """Return the id of a source in the report; a source that the run did not use is added to the report."""
+        if filename not in self._source_ids:
+            self._source_ids[filename] = f"s{len(self._report.sources) + len(self.new_sources) + 1}"
+            self.new_sources.append(replace(source, id=self._source_ids[filename]))
+        return self._source_ids[filename]
 
     def candidates(self, count: int) -> dict[str, Candidate]:
         """Return the candidates for breaks of the report, by new ids; the first follows ``count`` earlier ones."""
@@ -281,19 +287,13 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
 
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
-    return [
-        replace(
-            remedy,
-            excludes=[
-                other.id
-                for other in remedies
-                if other.id != remedy.id and other.verdict in WORKING and _are_in_conflict(remedy, other)
-            ],
-        )
-        if remedy.verdict in WORKING
-        else remedy
-        for remedy in remedies
-    ]
+    """Return remedies in which each working one names the working ones that cannot be applied together with it."""
+    working = [remedy for remedy in remedies if remedy.verdict in WORKING]
+    excludes = {
+        remedy.id: [other.id for other in working if other is not remedy and _are_in_conflict(remedy, other)]
+        for remedy in working
+    }
+    return [replace(remedy, excludes=excludes.get(remedy.id, [])) for remedy in remedies]
 
 
 def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
@@ -309,12 +309,7 @@ def _are_in_conflict(first: Remedy, second: Remedy) -> bool:
             are_at_same_lines = first_edit.first_line == second_edit.first_line if has_insertion else not are_apart
             if first_edit.source == second_edit.source and are_at_same_lines:
                 return True
-    shared_settings = first.settings.keys() & second.settings.keys()
-    return any(
-        first.settings[name] != second.settings[name]
-        for name in shared_settings
-        if not isinstance(first.settings[name], list)
-    )
+    return are_settings_in_conflict(first.settings, second.settings)
 
 
 def _manual_steps(

@@ -109,30 +109,27 @@ def compare_breaks(
             new_break
             for new_break, new_places in breaks_after
             if _is_same_place(break_, places, new_break, new_places)
-            and not (
-                not _has_same_cause(break_, new_break)
-                and any(
-                    _has_same_cause(other_break, new_break) and new_places & other_places
+            and (
+                cause_of(break_) == cause_of(new_break)
+                or not any(
+                    cause_of(other_break) == cause_of(new_break) and new_places & other_places
                     for other_break, other_places in breaks_elsewhere
                 )
             )
         ]
-    return BreakComparison(
-        frozenset(ident for ident, new_breaks in breaks_at_place.items() if not new_breaks),
-        {
-            break_.id: breaks_at_place[break_.id][0]
-            for break_ in first_call_breaks
-            if breaks_at_place[break_.id]
-            and all(new_break.gb_type != break_.gb_type for new_break in breaks_at_place[break_.id])
-        },
-        [
-            new_break
-            for new_break, new_places in breaks_after
-            if not any(
-                _is_same_place(old_break, places, new_break, new_places) for old_break, _, places in breaks_before
-            )
-        ],
-    )
+    removed = frozenset(ident for ident, new_breaks in breaks_at_place.items() if not new_breaks)
+    types = {break_.id: break_.gb_type for break_ in first_call_breaks}
+    other_cause = {
+        ident: new_breaks[0]
+        for ident, new_breaks in breaks_at_place.items()
+        if new_breaks and all(new_break.gb_type != types[ident] for new_break in new_breaks)
+    }
+    new = [
+        new_break
+        for new_break, new_places in breaks_after
+        if not any(_is_same_place(old_break, places, new_break, new_places) for old_break, _, places in breaks_before)
+    ]
+    return BreakComparison(removed, other_cause, new)
 
 
 def _is_same_place(
@@ -142,12 +139,14 @@ def _is_same_place(
     return bool(old_lines & new_lines) if old_lines or new_lines else old.gb_type == new_break.gb_type
 
 
-def _has_same_cause(one: Break, other: Break) -> bool:
-    return (one.gb_type, _code(one)) == (other.gb_type, _code(other))
+def cause_of(break_: Break) -> tuple[str, str]:
+    """Return the type of a break and the code that breaks, which identify its cause in every run."""
+    return break_.gb_type, code_at(break_)
 
 
-def _code(break_: Break) -> str | None:
-    return break_.location.code if break_.location is not None else None
+def code_at(break_: Break) -> str:
+    """Return the code that breaks; empty if it is not known."""
+    return (break_.location.code or "") if break_.location is not None else ""
 
 
 def _lines_of(break_: Break, files: Mapping[str, str]) -> frozenset[FileLine]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-import itertools
-import re
-import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry, propose_inner_compilation
+from jupyter_graphbreak.experiments.families.inner_compilation import propose_inner_compilation
 from jupyter_graphbreak.experiments.families.proposal import Problem
+from jupyter_graphbreak.experiments.families.switches import SWITCHES
 from jupyter_graphbreak.experiments.families.table import proposals_for
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
-from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, edits_of
+from jupyter_graphbreak.experiments.remedies.change import Change, merged_change
+from jupyter_graphbreak.experiments.remedies.inner_calls import compiled_entry
+from jupyter_graphbreak.experiments.remedies.run_comparison import cause_of, code_at
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult
 from jupyter_graphbreak.experiments.trial.entry import is_cell
 from jupyter_graphbreak.experiments.trial.shared_names import top_level_names
@@ -29,63 +25,15 @@ from jupyter_graphbreak.knowledge.causes import belongs_outside
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING, RemedyVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from jupyter_graphbreak.experiments.families.proposal import Proposal
-    from jupyter_graphbreak.experiments.remedies.application import Program
     from jupyter_graphbreak.experiments.remedies.inner_calls import BrokenPart
     from jupyter_graphbreak.experiments.remedies.original import WatchedCondition
     from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells, Patch
     from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
-    from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.report.remedies import Kind
     from jupyter_graphbreak.report.schema import Break, Report
-
-#: The first line of a function after its decorators.
-_DEFINITION_LINE = re.compile(r"\s*(?:async\s+)?def\s")
-
-
-def replacement_as_change(program: Program, function: Callable[..., Any], replacement: Callable[..., Any]) -> Change:
-    """Return the replacement of a function as a change of its source; an empty change if the source is not known.
-
-    Parameters
-    ----------
-    function : callable
-        The original function.
-    replacement : callable
-        The user's own version. The change keeps the decorators of the original function.
-    """
-    function = inspect.unwrap(getattr(function, "__func__", function))
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return Change()
-    source = next((ident for ident, name in program.files.items() if name == code.co_filename), None)
-    if source is None or source not in program.texts:
-        return Change()
-    lines = program.texts[source].split("\n")
-    try:
-        old_lines = [
-            line.rstrip("\n")
-            for line in inspect.getblock([f"{text_line}\n" for text_line in lines[code.co_firstlineno - 1 :]])
-        ]
-        replacement_lines = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
-    except (OSError, TypeError, SyntaxError):
-        return Change()
-    old_start, new_start = _definition(old_lines), _definition(replacement_lines)
-    if old_start is None or new_start is None:  # a lambda
-        return Change()
-    indent = old_lines[0][: len(old_lines[0]) - len(old_lines[0].lstrip())]
-    name_in_header = re.compile(rf"(\s*(?:async\s+)?def\s+){re.escape(replacement.__name__)}\b")
-    body = [f"{indent}{line}" if line else line for line in replacement_lines[new_start:]]
-    body[0] = name_in_header.sub(rf"\g<1>{function.__name__}", body[0])
-    first_index = code.co_firstlineno - 1
-    new_lines = [*lines[: first_index + old_start], *body, *lines[first_index + len(old_lines) :]]
-    return Change({source: "\n".join(new_lines)})
-
-
-def _definition(lines: list[str]) -> int | None:
-    return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
-
 
 #: If at least this many breaks have no remedy, removing them one by one rarely works.
 _MANY_UNREMOVED = 4
@@ -109,8 +57,6 @@ _MIN_BREAKS_AT_ONCE = 2
 #: The family of the user's own edits, and the seconds that an edit may take even if no time is left.
 _OWN_EDIT_FAMILY = "own"
 _OWN_EDIT_S = 60.0
-#: The family of switches, which may turn off a part of the program, such as a check.
-_SWITCH_FAMILY = "switch"
 #: This setting makes sizes unknown while tracing, which can raise an error instead of breaking.
 _RISKY_SETTING = "capture_dynamic_output_shape_ops"
 #: The verdicts after which a further step makes sense: the results are right.
@@ -149,7 +95,7 @@ class Search:
         The deadline, in seconds of :func:`time.monotonic`.
     wanted_breaks : frozenset of str or None
         The breaks of the runner's report to remove; ``None`` for all of them.
-    first : frozenset of str
+    first_breaks : frozenset of str
         The breaks to begin with, because an earlier search was interrupted before it reached them.
     """
 
@@ -157,7 +103,7 @@ class Search:
     deadline: float
     wanted_breaks: frozenset[str] | None = None
     on_status: OnStatus = lambda _: None
-    first: frozenset[str] = frozenset()
+    first_breaks: frozenset[str] = frozenset()
     candidates: list[Candidate] = field(default_factory=list)
     #: The breaks that the search did not reach in time.
     unreached: list[str] = field(default_factory=list)
@@ -206,25 +152,15 @@ class Search:
             now_s = time.monotonic()
             self._compile_inside(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
-        if settings_candidate is not None and all(
-            ident in best_candidates
-            and RANK[best_candidates[ident].result.verdict] <= RANK[settings_candidate.result.verdict]
-            for ident in settings_by_break
-        ):
-            self.candidates = [
-                candidate
-                for candidate in self.candidates
-                if candidate is not settings_candidate or _is_sufficient(settings_candidate)
-            ]
+        if settings_candidate is not None and not _is_sufficient(settings_candidate):
+            rank = RANK[settings_candidate.result.verdict]
+            better = {ident for ident, best in best_candidates.items() if RANK[best.result.verdict] <= rank}
+            if better >= settings_by_break.keys():
+                self.candidates = [candidate for candidate in self.candidates if candidate is not settings_candidate]
         best_candidates = settings_by_break | best_candidates
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
-        self._combine(
-            [
-                candidate
-                for candidate in self.candidates
-                if any(candidate is best_candidate for best_candidate in best_candidates.values())
-            ]
-        )
+        best_ids = set(map(id, best_candidates.values()))
+        self._combine([candidate for candidate in self.candidates if id(candidate) in best_ids])
         if not is_inside_tried:
             self._compile_inside(self.deadline)
         self.candidates = _without_needless_steps(self.candidates)
@@ -250,7 +186,7 @@ class Search:
         waiting_breaks = [
             ident for ident in report.order or breaks if self.wanted_breaks is None or ident in self.wanted_breaks
         ]
-        waiting_breaks.sort(key=lambda ident: ident not in self.first)
+        waiting_breaks.sort(key=lambda ident: ident not in self.first_breaks)
         for late_breaks in (self.unreached, list[str]()):  # no break of the second round counts as unreached
             pending_breaks, waiting_breaks = waiting_breaks, []
             for index, ident in enumerate(pending_breaks):
@@ -274,7 +210,7 @@ class Search:
         """Run the trial of a user's own replacement for the entry's function."""
         report = self.runner.original.report
         name = getattr(function, "__qualname__", type(function).__name__)
-        change = replacement_as_change(self.runner.program, self.runner.entry.call, function)
+        change = own_edits.replacement_as_change(self.runner.program, self.runner.entry.call, function)
         goals = frozenset(break_.id for break_ in report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
@@ -360,7 +296,8 @@ class Search:
         if len(goals) < _MIN_BREAKS_AT_ONCE:
             return None
         settings = [step for step in steps if step.kind == "setting"]
-        without_switches = [step for step in steps if step.family != _SWITCH_FAMILY]
+        # A switch may turn off a part of the program, such as a check.
+        without_switches = [step for step in steps if step.family != SWITCHES]
         choices = [steps, without_switches, settings]
         without_risk = [_without_risky_settings(choice) for choice in choices]
         # The minimum settings for each break come first; more may be needed after these have taken effect.
@@ -465,7 +402,9 @@ class Search:
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
         breaks = self.runner.original.report.breaks
-        return frozenset(break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, _code(break_)))
+        return frozenset(
+            break_.id for break_ in breaks if belongs_outside(break_.gb_id, break_.gb_type, code_at(break_))
+        )
 
     def _compile_inside(self, end: float) -> None:
         """Compile the largest parts without breaks instead of the entry, if a break has no remedy.
@@ -475,15 +414,9 @@ class Search:
         end : float
             The deadline for these trials, so that time is left for the other remedies.
         """
-        with self._deadline_at(end):
-            self._try_compiling_inside()
-
-    @contextlib.contextmanager
-    def _deadline_at(self, end: float) -> Iterator[None]:
-        """Make the trials end by an earlier deadline."""
         deadline, self._phase_end, self.deadline = self.deadline, float("inf"), end
         try:
-            yield
+            self._try_compiling_inside()
         finally:
             self.deadline = deadline
 
@@ -499,7 +432,7 @@ class Search:
             with limit_time(self.deadline):
                 inner_calls = self.runner.find_inner_calls(self._breaks_to_keep_outside())
             self.broken_part = inner_calls.broken
-            entry = _compiled_entry(self.runner.entry)
+            entry = compiled_entry(self.runner.entry)
             proposal = propose_inner_compilation(
                 texts, program.files, entry, inner_calls.calls, inner_calls.share, top_level_names()
             )
@@ -537,12 +470,12 @@ class Search:
         if report is None:
             return None
         texts = {**self.runner.program.texts, **result.change.texts}
-        old_kinds = _break_kinds(self.runner.original.report)
-        sorted_breaks = sorted(report.breaks, key=lambda break_: (break_.gb_type, _code(break_)) in old_kinds)
+        old_causes = set(map(cause_of, self.runner.original.report.breaks))
+        sorted_breaks = sorted(report.breaks, key=lambda break_: cause_of(break_) in old_causes)
         for target in sorted_breaks[:max_targets]:
             for proposal in proposals_for(self._problem(report, target, texts), self._note_fault):
                 change = result.change.with_proposal(proposal)
-                key = target.gb_type, _code(target), proposal.title
+                key = *cause_of(target), proposal.title
                 if change == result.change or (max_targets is None and key in self._useless_steps):
                     continue
                 if self._is_out_of_time():
@@ -561,7 +494,7 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         change, merged_candidates = Change(), list[Candidate]()
         for part in parts:
-            joined_change = _merged_change(texts, change, part.result.change)
+            joined_change = merged_change(texts, change, part.result.change)
             if joined_change is not None:
                 change = joined_change
                 merged_candidates.append(part)
@@ -585,41 +518,11 @@ class Search:
             steps.append(step)
         if len(merged_candidates) == 1 and not steps:
             return
-        families = [
-            *(family for part in merged_candidates for family in part.families),
-            *(step.family for step in steps),
-        ]
-        titles = [*(title for part in merged_candidates for title in part.titles), *(step.title for step in steps)]
+        families = [family for part in merged_candidates for family in part.families]
+        families += [step.family for step in steps]
+        titles = [title for part in merged_candidates for title in part.titles] + [step.title for step in steps]
         kind = _common_kind([*(part.kind for part in merged_candidates), *(step.kind for step in steps)])
         self.candidates.append(_new_candidate(families, titles, kind, result.removed, watched_conditions, result))
-
-
-def _compiled_entry(entry: Entry) -> CompiledEntry:
-    """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
-    call, name = entry.call, str(getattr(entry.call, "__name__", ""))
-    try:
-        parameters = tuple(inspect.signature(getattr(call, "forward", call)).parameters)
-    except (TypeError, ValueError):
-        parameters = ()
-    if isinstance(call, torch.nn.Module):
-        return CompiledEntry(type(call).__name__, is_module=True, parameters=parameters)
-    owner, code = getattr(call, "__self__", None), getattr(call, "__code__", None)
-    if owner is not None:
-        receiver = next(iter(code.co_varnames if code else ()), "self")
-        return CompiledEntry(name, type(owner).__name__, parameters=parameters, receiver=receiver)
-    passed_values = entry.arguments.named(call)
-    first_name = next(iter(passed_values), "")
-    if first_name and _is_method(call, type(passed_values[first_name])):
-        return CompiledEntry(
-            name, type(passed_values[first_name]).__name__, parameters=parameters[1:], receiver=first_name
-        )
-    return CompiledEntry(name, parameters=parameters)
-
-
-def _is_method(call: Any, kind: type) -> bool:
-    """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
-    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in kind.__mro__}
-    return getattr(call, "__qualname__", None) in names
 
 
 def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
@@ -637,9 +540,9 @@ def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:
     return [candidate for candidate in candidates if not is_needless(candidate)]
 
 
-def _is_sufficient(at_once: Candidate) -> bool:
+def _is_sufficient(candidate: Candidate) -> bool:
     """Return whether settings and switches alone remove the breaks, and nothing differs."""
-    return at_once.result.verdict == "works" and not at_once.result.change.texts
+    return candidate.result.verdict == "works" and not candidate.result.change.texts
 
 
 def _only_extends_settings(proposal: Proposal, change: Change) -> bool:
@@ -663,7 +566,7 @@ def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> boo
     """Return whether a further step removes breaks from a changed program."""
     if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
-    is_removed = (target.gb_type, _code(target)) not in _break_kinds(result.report)
+    is_removed = cause_of(target) not in map(cause_of, result.report.breaks)
     return _break_count(result) < _break_count(before) or (is_removed and _break_count(result) == _break_count(before))
 
 
@@ -685,53 +588,9 @@ def _new_candidate(
     )
 
 
-def _merged_change(original: Mapping[str, str], first: Change, second: Change) -> Change | None:
-    """Return two changes of the original as one; ``None`` if they change the same lines."""
-    texts = dict(first.texts)
-    for source, text in second.texts.items():
-        if source not in texts:
-            texts[source] = text
-            continue
-        edits = [
-            *edits_of(original, Change({source: texts[source]})),
-            *edits_of(original, Change({source: text})),
-        ]
-        edits = list(dict.fromkeys(edits))
-        edits.sort(key=lambda edit: (edit.first_line, edit.last_line))
-        for earlier_edit, later_edit in itertools.pairwise(edits):
-            if later_edit.first_line <= max(earlier_edit.last_line, earlier_edit.first_line):
-                return None
-        texts[source] = apply_edits(original[source], edits)
-    conflicting_settings = [
-        name
-        for name in first.settings.keys() & second.settings.keys()
-        if not isinstance(first.settings[name], list) and first.settings[name] != second.settings[name]
-    ]
-    if conflicting_settings or (first.compiles_itself and second.compiles_itself):
-        return None
-    assumptions = tuple(dict.fromkeys([*first.assumptions, *second.assumptions]))
-    joined_change = Change(
-        texts,
-        first.settings,
-        first.codes,
-        first.compiles_itself or second.compiles_itself,
-        assumptions,
-        (*first.inner_calls, *second.inner_calls),
-    )
-    return joined_change.with_settings(second.settings, second.codes)
-
-
 def _common_kind(kinds: list[Kind]) -> Kind:
     strongest: tuple[Kind, ...] = ("edit", "switch", "setting")
     return next(kind for kind in strongest if kind in kinds)
-
-
-def _break_kinds(report: Report) -> set[tuple[str, str]]:
-    return {(break_.gb_type, _code(break_)) for break_ in report.breaks}
-
-
-def _code(break_: Break) -> str:
-    return (break_.location.code or "") if break_.location is not None else ""
 
 
 def _break_count(result: TrialResult) -> int:

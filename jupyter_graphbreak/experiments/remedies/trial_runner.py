@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -207,8 +208,8 @@ class TrialRunner:
         usual_inputs = _accepted_first(self._uncompiled_original.usual_inputs())
         #: The backend of all trials: the entry's own, if there is time for it.
         self.backend = entry.backend
-        #: The compiled run of the unchanged program.
-        self.original, self._original_seconds = self._run_original(usual_inputs)
+        #: The compiled run of the unchanged program, and the seconds that it took: a trial takes at least as long.
+        self.original, self.original_seconds = self._run_original(usual_inputs)
         #: The compiled run of the original on each choice of edge inputs.
         self._original_on_edge_cases: dict[EdgeCaseChoice, tuple[CompiledRun, list[ReferenceCase]]] = {}
         texts = {source: source_text(filename, find_cell) for source, filename in self.original.files.items()}
@@ -221,16 +222,12 @@ class TrialRunner:
         self.executed_program = Program(
             self.original.files, {source: text for source, text in texts.items() if text}, compile_text, find_cell
         )
+        other_files = {source: filename for source, (filename, _) in self.other_cells.items()}
+        other_texts = {source: cell.text for source, (_, cell) in self.other_cells.items()}
         self.program = replace(
             self.executed_program,
-            files={
-                **self.executed_program.files,
-                **{source: filename for source, (filename, _) in self.other_cells.items()},
-            },
-            texts={
-                **self.executed_program.texts,
-                **{source: cell.text for source, (_, cell) in self.other_cells.items()},
-            },
+            files={**self.executed_program.files, **other_files},
+            texts={**self.executed_program.texts, **other_texts},
         )
         #: The places in arguments and state that no two runs leave equal.
         self._varying = frozenset[str]()
@@ -273,18 +270,20 @@ class TrialRunner:
             return None
         return f"there was no time to compile it with {backend_name(self.entry.backend)}, only with {self.backend}"
 
-    @property
-    def original_seconds(self) -> float:
-        """The seconds that the compiled original took; a trial takes at least as long."""
-        return self._original_seconds
+    def find_inner_calls(self, outside_breaks: frozenset[str]) -> InnerCalls:
+        """Return the largest parts of the entry without a break or, if they are small, without ``outside_breaks``."""
+        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside_breaks)
 
-    def find_inner_calls(self, outside: frozenset[str]) -> InnerCalls:
-        """Return the largest parts of the entry without a break or, if they are small, without those in ``outside``."""
-        return find_inner_calls(self._uncompiled_original, self.original.report, self.original.files, outside)
-
-    def _differences(self, case: ReferenceCase, result: Result, *, signs_of_zero: bool = False) -> list[Difference]:
-        values = self._uncompiled_original.is_repeatable
-        return differences(case.expected, result, values=values, varying=self._varying, signs_of_zero=signs_of_zero)
+    def _differences(
+        self, case: ReferenceCase, result: Result, *, compares_signs_of_zero: bool = False
+    ) -> list[Difference]:
+        return differences(
+            case.expected,
+            result,
+            compares_values=self._uncompiled_original.is_repeatable,
+            varying=self._varying,
+            compares_signs_of_zero=compares_signs_of_zero,
+        )
 
     def run_trial(
         self,
@@ -307,29 +306,28 @@ class TrialRunner:
         """
         candidate = _RunnableChange(
             change,
-            lambda chosen_cases, is_promising: self._run_compiled(change, chosen_cases, is_promising),
-            lambda: open_uncompiled(self.entry, self.program, change),
+            functools.partial(self._run_compiled, change),
+            functools.partial(open_uncompiled, self.entry, self.program, change),
             compiles_other_function=change.compiles_itself,
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first_case, both_sides=None, on_edge_cases=False)
+            result = self._trial(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
-            cases, both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
+            cases, ran_both_sides = self._uncompiled_original.choose_inputs(self.program, watched_conditions)
         except TrialStoppedError as stopped:
             return TrialResult(change, "not tried", stop_reason(stopped))
         cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
-        reason_if_unproven = (
-            _SIDE_NEVER_RAN if any(condition.sides for _, condition in watched_conditions) else _CODE_NEVER_RAN
-        )
-        return self._trial(candidate, goals, cases, both_sides=both_sides, reason_if_unproven=reason_if_unproven)
+        has_sides = any(condition.sides for _, condition in watched_conditions)
+        reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
+        return self._trial(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
-        """Whether choosing inputs for conditions takes longer than compiling and calling the program."""
+        """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
         is_chosen = self._uncompiled_original.has_chosen_inputs(watched_conditions)
-        return not is_chosen and self._uncompiled_original.seconds > self._original_seconds
+        return not is_chosen and self._uncompiled_original.seconds > self.original_seconds
 
     def run_function_trial(self, function: Callable[..., Any], change: Change, goals: frozenset[str]) -> TrialResult:
         """Run a replacement of the entry's function on every input, and give a verdict.
@@ -358,7 +356,7 @@ class TrialRunner:
                 yield subject.call, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._trial(candidate, goals, cases, both_sides=None)
+        return self._trial(candidate, goals, cases, ran_both_sides=None)
 
     def _trial(
         self,
@@ -366,9 +364,9 @@ class TrialRunner:
         goals: frozenset[str],
         cases: list[ReferenceCase],
         *,
-        both_sides: bool | None,
+        ran_both_sides: bool | None,
         reason_if_unproven: str = _SIDE_NEVER_RAN,
-        on_edge_cases: bool = True,
+        uses_edge_cases: bool = True,
     ) -> TrialResult:
         start = time.perf_counter()
         verdict: RemedyVerdict = "fails"
@@ -390,7 +388,7 @@ class TrialRunner:
             removed = self._compare_breaks(candidate.change, run).removed
             if reason is None:
                 verdict, reason = self._verdict(candidate, run, diffs, goals)
-            if verdict in WORKING and on_edge_cases:
+            if verdict in WORKING and uses_edge_cases:
                 try:
                     verdict, reason, removed, diffs, edge_case_count = self._compare_on_edge_cases(
                         candidate, run, removed, diffs
@@ -400,7 +398,7 @@ class TrialRunner:
                     verdict, reason = ("works on what ran" if verdict == "works" else verdict), _NO_TIME_FOR_EDGE_CASES
         except (TrialStoppedError, Exception) as error:  # noqa: BLE001 - whatever the changed program makes torch do
             verdict, reason = verdict_of_error(error)
-        if verdict == "works" and both_sides is False:
+        if verdict == "works" and ran_both_sides is False:
             verdict, reason = "works on what ran", reason_if_unproven
         elif verdict == "works" and candidate.change.assumptions:
             verdict, reason = "works on what ran", candidate.change.assumptions[0]
@@ -413,7 +411,7 @@ class TrialRunner:
             verdict,
             reason,
             list(dict.fromkeys(difference.text for difference in diffs)),
-            self._evidence(run, cases, inputs, both_sides=both_sides) if run is not None else None,
+            self._evidence(run, cases, inputs, ran_both_sides=ran_both_sides) if run is not None else None,
             removed,
             run.report if run is not None else None,
             time.perf_counter() - start,
@@ -491,14 +489,14 @@ class TrialRunner:
             ):
                 # PyTorch runs different code for different dimensions: it reads a zero-dimensional mask as a number.
                 same_rank = (case for case in cases if not case.input.has_other_rank)
+                runs = ((case, candidate.run_compiled([case], lambda _: True)) for case in same_rank)
                 breaking_case = next(
-                    (case for case in same_rank if self._still_breaks_with(candidate, removed, original_run, case)),
+                    (case for case, run in runs if not self._removes_breaks(candidate, removed, original_run, run)),
                     None,
                 )
-                input_text = breaking_case.input.what if breaking_case is not None else None
-                findings = replace(
-                    findings, noted_difference=f"it still breaks with {input_text}" if input_text is not None else None
-                )
+                if breaking_case is not None:
+                    note = f"it still breaks with {breaking_case.input.what}"
+                    findings = replace(findings, noted_difference=note)
         return findings
 
     def _removes_breaks(
@@ -507,11 +505,6 @@ class TrialRunner:
         """Return whether a changed program has none of the removed breaks in a further run."""
         all_before = [*self.original.breaks, *original_run.breaks]
         return removed <= compare_breaks(all_before, further_run.breaks, self._changed_texts(candidate.change)).removed
-
-    def _still_breaks_with(
-        self, candidate: _RunnableChange, removed: frozenset[str], before: CompiledRun, case: ReferenceCase
-    ) -> bool:
-        return not self._removes_breaks(candidate, removed, before, candidate.run_compiled([case], lambda _: True))
 
     def _compiled_differences(
         self, case: ReferenceCase, result: Result, original_result: Result
@@ -537,13 +530,13 @@ class TrialRunner:
                 yield (
                     case,
                     without_expected_edge_differences(
-                        self._differences(case, result, signs_of_zero=True), case, result
+                        self._differences(case, result, compares_signs_of_zero=True), case, result
                     ),
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
         """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
-        has_time = self._original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
+        has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)
             if cases:
@@ -613,13 +606,13 @@ class TrialRunner:
         return None, diffs
 
     def _evidence(
-        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, both_sides: bool | None
+        self, run: CompiledRun, cases: list[ReferenceCase], inputs: int, *, ran_both_sides: bool | None
     ) -> Evidence:
         summary_before, summary_after = self.original.report.summary, run.report.summary
         return Evidence(
             backend=backend_name(self.backend),
             inputs=inputs,
-            both_sides=both_sides,
+            both_sides=ran_both_sides,
             compared=compared_aspects([case.expected for case in cases]),
             graphs_before=summary_before.graphs,
             graphs_after=summary_after.graphs,

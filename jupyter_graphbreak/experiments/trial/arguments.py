@@ -19,6 +19,10 @@ class Arguments:
         self.args = args
         self.kwargs = kwargs
 
+    def values(self) -> list[Any]:
+        """Return the positional arguments, followed by the keyword arguments."""
+        return [*self.args, *self.kwargs.values()]
+
     def bound(self, fn: Callable[..., Any]) -> Arguments:
         """Return the same arguments, positional as far as the function's signature allows."""
         try:

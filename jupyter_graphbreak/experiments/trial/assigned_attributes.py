@@ -1,4 +1,4 @@
-"""Find the attributes of packages and their classes that a function assigns to."""
+"""Find the parts of packages that a function may change: attributes, containers, globals and ``sys.modules``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from jupyter_graphbreak.recording.targets import with_inner_codes
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
@@ -256,7 +257,7 @@ def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
     """Return the first name and attribute path of objects that code reads and passes on, perhaps as ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
-    for instruction in dis.get_instructions(code):
+    for instruction in _all_instructions(code):
         is_callee = instruction.opname == "LOAD_METHOD" or instruction.argrepr.startswith("NULL")
         if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded is not None and not is_callee:
             if instruction.argval != "__dict__":
@@ -266,10 +267,13 @@ def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
             result[loaded] = None
         is_global = instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"} and not is_callee
         loaded = (instruction.argval, ()) if is_global else None
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            result.update(dict.fromkeys(_passed_names(constant)))
     return tuple(result)
+
+
+def _all_instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
+    """Yield the instructions of code and of the functions inside it."""
+    for inner in with_inner_codes(code):
+        yield from dis.get_instructions(inner)
 
 
 def _changed_namespaces(function: types.FunctionType) -> Iterator[LibraryNamespace]:
@@ -289,12 +293,7 @@ _UNWATCHED_MODULES = frozenset({"sys", "warnings"})
 @functools.lru_cache(maxsize=1024)
 def _mentions_modules(code: types.CodeType) -> bool:
     """Return whether code, or a function inside it, contains the name ``modules``: it may mean ``sys.modules``."""
-    inner_codes = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return "modules" in {*code.co_names, *filter(_is_text, code.co_consts)} or any(map(_mentions_modules, inner_codes))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+    return any("modules" in inner.co_names or "modules" in inner.co_consts for inner in with_inner_codes(code))
 
 
 def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer]:
@@ -315,7 +314,7 @@ def _loaded_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None
     path: tuple[str, ...] = ()
-    for instruction in dis.get_instructions(code):
+    for instruction in _all_instructions(code):
         if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
             root, path = instruction.argval, ()
             result[root, path] = None
@@ -324,31 +323,25 @@ def _loaded_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ..
             result[root, path] = None
         else:
             root = None
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            result.update(dict.fromkeys(_loaded_names(constant)))
     return tuple(result)
 
 
 @functools.lru_cache(maxsize=1024)
 def sets_attributes(code: types.CodeType) -> bool:
     """Return whether code, or a function inside it, sets or deletes attributes of objects."""
-    if _SETTERS & {*code.co_names}:
+    if any(_SETTERS & {*inner.co_names} for inner in with_inner_codes(code)):
         return True
-    if any(instruction.opname in {"STORE_ATTR", "DELETE_ATTR"} for instruction in dis.get_instructions(code)):
-        return True
-    return any(sets_attributes(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return any(instruction.opname in {"STORE_ATTR", "DELETE_ATTR"} for instruction in _all_instructions(code))
 
 
 @functools.lru_cache(maxsize=1024)
 def _assignments(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the first name and the attribute path of each assignment to an attribute."""
-    result = [*_direct_assignments(code)]
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            result += _assignments(constant)
-    if _SETTERS & {*code.co_names}:
-        result += _assignments_by_name(code)
+    result: list[tuple[str, tuple[str, ...]]] = []
+    for inner in with_inner_codes(code):
+        result += _direct_assignments(inner)
+        if _SETTERS & {*inner.co_names}:
+            result += _assignments_by_name(inner)
     return tuple(dict.fromkeys(result))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
-from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
+from jupyter_graphbreak.recording.targets import own_codes, reachable_objects, with_inner_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -39,33 +39,34 @@ def tested_parameters(fn: Callable[..., Any]) -> set[str]:
 
 def default_values(fn: Callable[..., Any]) -> dict[str, Any]:
     """Return the default values of a function's parameters, by name."""
+    parameters = parameters_of(fn).values()
+    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+
+
+def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function, or of a module's ``forward``, by name; none if they are not known."""
     try:
-        parameters = inspect.signature(getattr(fn, "forward", fn)).parameters.values()
+        return inspect.signature(getattr(fn, "forward", fn)).parameters
     except (TypeError, ValueError):
         return {}
-    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
 
 def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
     """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
-    codes = own_codes(fn, *first.args, *first.kwargs.values())
+    codes = own_codes(fn, *first.values())
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
-
-
-def _never_indices(_: torch.Tensor) -> bool:
-    return False
 
 
 def indices_test(first: Arguments, fn: Callable[..., Any]) -> Callable[[torch.Tensor], bool]:
     """Return a test for tensors that a function, or the objects it uses, may use as indices or counts."""
-    used_objects = fn, *first.args, *first.kwargs.values()
+    used_objects = fn, *first.values()
     modules = [item for item in reachable_objects(*used_objects) if is_instance(item, torch.nn.Module)]
     embedding_classes = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     names = names_in_code(fn).union(*(code.co_names for code in own_codes(*used_objects)))
     has_embedding = any(is_instance(module, embedding_classes) for module in modules)
     looks_up = has_embedding or not LOOKUP_FUNCTIONS.isdisjoint(names)
     # A model may use indices in hidden ways, such as in a loss: its integers are probably ids or labels.
-    return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else _never_indices
+    return look_like_indices if looks_up or is_instance(fn, torch.nn.Module) else lambda _: False
 
 
 def look_like_indices(value: torch.Tensor) -> bool:
@@ -87,17 +88,14 @@ def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
 def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
     """Yield the code of a function and of functions inside it."""
     function = getattr(fn, "forward", fn)
-    pending = [getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)]
-    while pending:
-        code = pending.pop()
-        if isinstance(code, types.CodeType):
-            yield code
-            pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    code = getattr(function, "__code__", None) or getattr(type(fn).__call__, "__code__", None)
+    if isinstance(code, types.CodeType):
+        yield from with_inner_codes(code)
 
 
 def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
     """Return the numbers larger than one in the code of a function and of the user's functions that it reaches."""
-    codes = [*_codes(fn), *own_codes(fn, *first.args, *first.kwargs.values())]
+    codes = [*_codes(fn), *own_codes(fn, *first.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
     return [number for number in dict.fromkeys(numbers) if number > 1]
@@ -105,7 +103,7 @@ def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]
 
 def lengths_of_lookups(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
     """Return the lengths of tables that a function reads, such as masks and embeddings of positions."""
-    used_objects = reachable_objects(fn, *first.args, *first.kwargs.values())
+    used_objects = reachable_objects(fn, *first.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
     tables = [value for value in state.values() if is_instance(value, torch.Tensor)]
     tables += [item.weight for item in modules if is_instance(item, torch.nn.Embedding)]
@@ -132,12 +130,12 @@ def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
 def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
     """Return the global dicts with names as keys that a function uses directly."""
     function = getattr(fn, "forward", fn)
-    names = {name for code in _codes(fn) for name in code.co_names}
+    names = names_in_code(fn)
     values = [value for name, value in getattr(function, "__globals__", {}).items() if name in names]
     return [value for value in values if type(value) is dict and value and all(type(key) is str for key in value)]
 
 
 def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
     """Return the first numbers in a function's code that have an absolute value larger than one."""
-    numbers = [number for number in constants_in_code(fn) if type(number) in {int, float} and abs(number) > 1]
+    numbers = (number for number in constants_in_code(fn) if type(number) in {int, float} and abs(number) > 1)
     return list(dict.fromkeys(numbers))[:MAX_CONSTANTS]

@@ -189,10 +189,6 @@ class _Copier:
             return value
         return proxy
 
-    def _new_lock(self, value: Any) -> Any:
-        """Return a free lock: a trial must not wait for the user's threads."""
-        return LOCKS[type(value)]()
-
     def _copy_generator(self, value: torch.Generator) -> Any:
         result = torch.Generator(value.device)
         result.set_state(value.get_state())
@@ -216,9 +212,6 @@ class _Copier:
         view: Any = memoryview(buffer).cast("B")[start : start + value.nbytes]
         return view.cast(value.format, value.shape)
 
-    def _copy_context(self, value: contextvars.Context) -> Any:
-        return value.copy()
-
     def _copy_read_only_mapping(self, value: types.MappingProxyType[Any, Any]) -> Any:
         """Return a view of a copied dict; the view of a class's attributes is returned unchanged."""
         (mapping,) = gc.get_referents(value)
@@ -229,9 +222,6 @@ class _Copier:
         for key, item in list(value.items()):
             result[self.copy(key)] = self.copy(item)
         return result
-
-    def _copy_weak_set(self, value: Any) -> Any:
-        return type(value)(self.copy(item) for item in list(value))
 
     def _copy_builtin_method(self, value: types.BuiltinMethodType) -> Any:
         owner = self.copy(value.__self__)
@@ -368,10 +358,6 @@ class _Copier:
             with contextlib.suppress(AttributeError):  # an unset slot
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
-    def _copy_graph_module(self, value: torch.fx.GraphModule) -> Any:
-        """Return a copy of a graph module with the same generated class; ``copy.deepcopy`` would generate it again."""
-        return self._copy_instance(value)
-
     def _copy_tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, ``.grad`` and attributes; copies of views also share memory."""
         if not is_plain(value):
@@ -464,21 +450,21 @@ class _Copier:
 
     _first_copiers: ClassVar[_Copiers] = (
         (torch.Tensor, _copy_tensor),
-        (torch.fx.GraphModule, _copy_graph_module),
+        (torch.fx.GraphModule, _copy_instance),  # `copy.deepcopy` would generate its class again
         (types.MethodType, _copy_method),
         (types.FunctionType, _copy_function),
     )
     _copiers: ClassVar[_Copiers] = (
         (weakref.ref, _copy_reference),
         (functools.partial, _copy_partial),
-        (tuple(LOCKS), _new_lock),
+        (tuple(LOCKS), lambda _, value: LOCKS[type(value)]()),  # free, as a trial must not wait for other threads
         (torch.Generator, _copy_generator),
         (threading.local, _copy_thread_local),
         (memoryview, _copy_memory_view),
-        (contextvars.Context, _copy_context),
+        (contextvars.Context, lambda _, value: value.copy()),
         (types.MappingProxyType, _copy_read_only_mapping),
         ((weakref.WeakKeyDictionary, weakref.WeakValueDictionary), _copy_weak_mapping),
-        (weakref.WeakSet, _copy_weak_set),
+        (weakref.WeakSet, lambda self, value: type(value)(map(self.copy, list(value)))),
         ((dict, list, tuple, set), _copy_container),
     )
 
@@ -537,5 +523,5 @@ def identity_memo(objects: Iterable[Any]) -> dict[Any, Any]:
     for item in objects:
         memo[id(item)] = item
         if is_instance(item, torch.Tensor) and is_plain(item) and (storage := _storage(item)) is not None:
-            memo["memory", storage.data_ptr(), str(item.device)] = storage
+            memo[memory_key(storage)] = storage
     return memo

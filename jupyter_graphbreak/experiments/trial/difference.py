@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -14,9 +15,12 @@ from jupyter_graphbreak.experiments.trial.places import RESULT, leaves, named_te
 from jupyter_graphbreak.experiments.trial.values import difference, largest_number, show, varying_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.trial.outcome import Result
+
+    #: Compares two values, as :func:`.values.difference` does.
+    _Compare = Callable[..., str | None]
 
 Kind = Literal[
     "value", "exception", "argument", "gradient", "requires_grad", "further gradient", "aliasing", "state",
@@ -61,9 +65,9 @@ def differences(
     expected: Result,
     actual: Result,
     *,
-    values: bool = True,
+    compares_values: bool = True,
     varying: frozenset[str] = frozenset(),
-    signs_of_zero: bool = False,
+    compares_signs_of_zero: bool = False,
 ) -> list[Difference]:
     """Return all differences between a program and the original, the most serious first.
 
@@ -71,33 +75,33 @@ def differences(
     ----------
     expected, actual : Result
         The outcomes of the original and of the program, with equal arguments.
-    values : bool
+    compares_values : bool
         Whether to compare values, or only types, shapes and whether something happened, as for random numbers.
     varying : frozenset of str
         Places in arguments and state that no two runs leave equal, see :func:`varying_state`.
-    signs_of_zero : bool
+    compares_signs_of_zero : bool
         Whether to distinguish -0.0 from 0.0 in the result; compilers do not preserve the sign.
     """
+    compare = functools.partial(difference, compares_values=compares_values)
     if expected.raised is not None or actual.raised is not None:
         items = list(_exception_differences(expected, actual))
     else:
-        text = difference(expected.value, actual.value, values=values)
+        text = compare(expected.value, actual.value)
         items = [] if text is None else [Difference("value", f"returns {text}")]
-    items += _differences_by_name(
-        "argument", "the argument ", expected.arguments, actual.arguments, values=values, varying=varying
-    )
+    compare_state = functools.partial(compare, varying=varying)
+    items += _differences_by_name("argument", "the argument ", expected.arguments, actual.arguments, compare_state)
     if not any(item.kind in {"value", "exception"} for item in items):
         items += _layout_differences(expected, actual)
-        items += _zero_sign_differences(expected, actual) if values and signs_of_zero else ()
+        items += _zero_sign_differences(expected, actual) if compares_values and compares_signs_of_zero else ()
         items += _requires_grad_differences(expected, actual)
-        items += _gradient_differences(expected, actual, values=values)
+        items += _gradient_differences(expected, actual, compare)
         items += _aliasing_differences(expected, actual)
         items += _replacement_differences(expected, actual)
-    items += _left_grad_differences(expected, actual, values=values)
-    items += _state_differences(expected, actual, values=values, varying=varying)
-    items += _differences_by_name("state", "the ", expected.modes, actual.modes, values=True)
-    items += _effect_differences(expected, actual, values=values)
-    if values:
+    items += _left_grad_differences(expected, actual, compare)
+    items += _state_differences(expected, actual, compare, compare_state)
+    items += _differences_by_name("state", "the ", expected.modes, actual.modes, difference)
+    items += _effect_differences(expected, actual, compares_values=compares_values)
+    if compares_values:
         items += [
             Difference("random state", f"leaves the random numbers of {name} in a different state")
             for name, state in expected.random.items()
@@ -188,18 +192,12 @@ def _message(error: BaseException | None) -> str:
 
 
 def _differences_by_name(
-    kind: Kind,
-    prefix: str,
-    expected: dict[str, Any],
-    actual: dict[str, Any],
-    *,
-    values: bool,
-    varying: frozenset[str] = frozenset(),
+    kind: Kind, prefix: str, expected: dict[str, Any], actual: dict[str, Any], compare: _Compare
 ) -> Iterator[Difference]:
     for name, value in expected.items():
         if name not in actual:
             yield Difference(kind, f"does not set {prefix}{name}")
-        elif (text := difference(value, actual[name], values=values, varying=varying, root=name)) is not None:
+        elif (text := compare(value, actual[name], root=name)) is not None:
             yield Difference(kind, f"leaves {prefix}{name} different: {text}")
     for name in actual:
         if name not in expected:
@@ -207,7 +205,7 @@ def _differences_by_name(
 
 
 def _state_differences(
-    expected: Result, actual: Result, *, values: bool, varying: frozenset[str]
+    expected: Result, actual: Result, compare: _Compare, compare_state: _Compare
 ) -> Iterator[Difference]:
     def has_changed(result: Result, name: str) -> bool:
         return name in result.state and (
@@ -216,9 +214,9 @@ def _state_differences(
 
     for name in dict.fromkeys([*expected.state, *actual.state]):
         if _starts_differently(expected, actual, name):
-            yield from _state_differences_by_part(expected, actual, name, values=values)
+            yield from _state_differences_by_part(expected, actual, name, compare)
         elif name in expected.state and name in actual.state:
-            text = difference(expected.state[name], actual.state[name], values=values, varying=varying, root=name)
+            text = compare_state(expected.state[name], actual.state[name], root=name)
             if text is not None and (has_changed(expected, name) or has_changed(actual, name)):
                 yield Difference("state", f"leaves {name} different: {text}")
         elif has_changed(expected, name):
@@ -233,7 +231,7 @@ def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
     return is_everywhere and difference(expected.state_before[name], actual.state_before[name]) is not None
 
 
-def _state_differences_by_part(expected: Result, actual: Result, name: str, *, values: bool) -> Iterator[Difference]:
+def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
     """Compare the parts of the state that a run changed; the others differed before."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
@@ -241,17 +239,13 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, *, v
         for states in (expected.state_before, expected.state, actual.state_before, actual.state)
     )  # fmt: skip
 
-    def differ(one: Any, other: Any, *, values: bool = True) -> bool:
-        if one is missing or other is missing:
-            return one is not other
-        return difference(one, other, values=values) is not None
+    def differ(one: Any, other: Any, compare: _Compare = difference) -> bool:
+        return one is not other if one is missing or other is missing else compare(one, other) is not None
 
     for place in dict.fromkeys([*before_expected, *after_expected, *before_actual, *after_actual]):
-        one, other = after_expected.get(place, missing), after_actual.get(place, missing)
-        has_changed = differ(before_expected.get(place, missing), one) or differ(
-            before_actual.get(place, missing), other
-        )
-        if has_changed and differ(one, other, values=values):
+        before, other_before = before_expected.get(place, missing), before_actual.get(place, missing)
+        after, other_after = after_expected.get(place, missing), after_actual.get(place, missing)
+        if (differ(before, after) or differ(other_before, other_after)) and differ(after, other_after, compare):
             yield Difference("state", f"leaves {place} different")
 
 
@@ -289,7 +283,9 @@ def _is_dense_float(tensor: torch.Tensor) -> bool:
 def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Difference]:
     gradients = actual.gradients
     has_only_zeros = (
-        expected.gradients is None and gradients is not None and not any(map(_is_nonzero, gradients.values()))
+        expected.gradients is None
+        and gradients is not None
+        and not any(gradient is not None and bool(gradient.count_nonzero()) for gradient in gradients.values())
     )
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
@@ -299,35 +295,25 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
             yield Difference(kind, f"makes {place} require {wording[0]}, but the original {wording[1]}")
 
 
-def _is_nonzero(gradient: torch.Tensor | None) -> bool:
-    return gradient is not None and bool(gradient.count_nonzero())
-
-
-def _gradient_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
-    if (expected.backward_error is None) != (actual.backward_error is None):
-        described_error = describe_error(actual.backward_error or expected.backward_error)
-        yield Difference(
-            "gradient",
-            f"raises {described_error} in the backward pass, but the original raises nothing"
-            if actual.backward_error is not None
-            else f"raises nothing in the backward pass, but the original raises {described_error}",
-        )
-        return
-    if type(expected.backward_error) is not type(actual.backward_error):
-        texts = describe_error(actual.backward_error), describe_error(expected.backward_error)
+def _gradient_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
+    errors = actual.backward_error, expected.backward_error
+    if type(errors[0]) is not type(errors[1]):
+        texts = ("nothing" if error is None else describe_error(error) for error in errors)
         yield Difference("gradient", "raises {} in the backward pass, but the original raises {}".format(*texts))
+        if None in errors:
+            return
     original, changed = expected.gradients, actual.gradients
     if original is None or changed is None:
         return  # `_requires_grad_differences` reports this
-    largest = largest_number(original.values())
+    compare = functools.partial(compare, largest=largest_number(original.values()))
     for place in sorted(original.keys() | changed.keys()):
-        item = _gradient_difference(place, original.get(place), changed.get(place), largest, values=values)
+        item = _gradient_difference(place, original.get(place), changed.get(place), compare)
         if item is not None:
             yield item
 
 
 def _gradient_difference(
-    place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, largest: float, *, values: bool
+    place: str, expected: torch.Tensor | None, actual: torch.Tensor | None, compare: _Compare
 ) -> Difference | None:
     if expected is None and actual is None:
         return None
@@ -335,18 +321,15 @@ def _gradient_difference(
         return Difference("gradient", f"gives {place} no gradient, but the original gives {show(expected)}")
     if expected is None:
         if not actual.count_nonzero():
-            text = f"gives {place} a gradient of zeros, but the original gives none"
-            return Difference("zero gradient", text)
+            return Difference("zero gradient", f"gives {place} a gradient of zeros, but the original gives none")
         return Difference("gradient", f"gives {place} the gradient {show(actual)}, but the original gives none")
-    text_or_none = difference(expected, actual, values=values, largest=largest)
-    return (
-        None if text_or_none is None else Difference("gradient", f"gives {place} a different gradient: {text_or_none}")
-    )
+    text = compare(expected, actual)
+    return None if text is None else Difference("gradient", f"gives {place} a different gradient: {text}")
 
 
-def _left_grad_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+def _left_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
     for place in sorted(expected.left_grad.keys() & actual.left_grad.keys()):
-        text = difference(expected.left_grad[place], actual.left_grad[place], values=values)
+        text = compare(expected.left_grad[place], actual.left_grad[place])
         if text is not None:
             yield Difference("gradient", f"leaves a different .grad on {place}: {text}")
 
@@ -377,24 +360,24 @@ def _replacement_differences(expected: Result, actual: Result) -> Iterator[Diffe
             yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")
 
 
-def _effect_differences(expected: Result, actual: Result, *, values: bool) -> Iterator[Difference]:
+def _effect_differences(expected: Result, actual: Result, *, compares_values: bool) -> Iterator[Difference]:
     original, changed = expected.effects, actual.effects
     for kind, verb, before, after in (
         ("printed", "prints", original.printed, changed.printed),
         ("stderr", "writes to stderr", original.stderr, changed.stderr),
     ):
-        if not is_same_text(before, after) if values else bool(before) != bool(after):
+        if not is_same_text(before, after) if compares_values else bool(before) != bool(after):
             expected_line, actual_line = _first_differing_lines(before, after)
             yield Difference(kind, f"{verb} {actual_line}, but the original {verb} {expected_line}")  # type: ignore[arg-type]
     warned = [[f"{category}: {text}" for category, text in effects.warned] for effects in (original, changed)]
     logged = [[f"{name} {level}: {text}" for name, level, text in effects.logged] for effects in (original, changed)]
     message_differences = [
-        *_message_differences("warned", "warns", *warned, values=values),
-        *_message_differences("logged", "logs", *logged, values=values),
+        *_message_differences("warned", "warns", *warned, compares_values=compares_values),
+        *_message_differences("logged", "logs", *logged, compares_values=compares_values),
     ]
     yield from message_differences
     if (
-        values
+        compares_values
         and not message_differences
         and is_same_text(original.printed, changed.printed)
         and is_same_text(original.stderr, changed.stderr)
@@ -408,23 +391,21 @@ def _effect_differences(expected: Result, actual: Result, *, values: bool) -> It
 
 
 def _message_differences(
-    kind: Kind, verb: str, expected: Sequence[str], actual: Sequence[str], *, values: bool
+    kind: Kind, verb: str, expected: Sequence[str], actual: Sequence[str], *, compares_values: bool
 ) -> Iterator[Difference]:
-    if not values:
+    if not compares_values:
         expected, actual = expected[:1] if not actual else [], actual[:1] if not expected else []
     elif len(expected) == len(actual) and all(map(is_same_text, expected, actual)):
         return
-    missing, extra = (
-        list((Counter(expected) - Counter(actual)).elements()),
-        list((Counter(actual) - Counter(expected)).elements()),
-    )
+    missing = list((Counter(expected) - Counter(actual)).elements())
+    extra = list((Counter(actual) - Counter(expected)).elements())
     for text in missing[:1]:
         yield Difference(
             kind, f"{verb} {_quote(extra[0]) if extra else 'nothing'}, but the original {verb} {_quote(text)}"
         )
     if extra and not missing:
         yield Difference(kind, f"{verb} {_quote(extra[0])}, but the original {verb} nothing")
-    if not missing and not extra and values:
+    if not missing and not extra and compares_values:
         yield Difference(kind, f"{verb} the same in a different order")
 
 

@@ -41,6 +41,7 @@ from jupyter_graphbreak.experiments.trial.tensor_changes import (
     filled_with,
     map_tensors,
     negated,
+    only_for,
     random_within,
     randomized,
     resize,
@@ -118,15 +119,16 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     # A number may matter in one branch only, and the tensors decide which branch runs.
     variants: dict[str, Change] = {
         "": unchanged,
-        ", all tensors negated": unless(may_be_indices, negated, unchanged),
+        ", all tensors negated": unless(may_be_indices, negated),
         ", all tensors random": unless(may_be_indices, randomized, random_within),
-        ", all tensors zero": unless(may_be_indices, torch.zeros_like, unchanged),
+        ", all tensors zero": unless(may_be_indices, torch.zeros_like),
     }
-    sides = variants if tensors_in((first.args, first.kwargs)) else {"": unchanged}
+    if not tensors_in(first.values()):
+        variants = {"": unchanged}
     numbers = [
         (f"{description}{suffix}", map_tensors(changed, change))
         for description, changed in itertools.chain(_edge_python_values(first, fn), _other_texts(first, fn))
-        for suffix, change in sides.items()
+        for suffix, change in variants.items()
     ]
     for description, arguments in itertools.chain(
         _few_row_changes(first, fn),
@@ -147,7 +149,7 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     settings += [zeros] if len(zeros) > 1 else []
     for values in settings:
         description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
-        for suffix, change in sides.items():
+        for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
     for description, kind, arguments in itertools.chain(
@@ -175,15 +177,14 @@ def _kind_changes(
     }
     for kind, change in itertools.chain(_gradient_changes(first), _dtype_changes(first), _layout_changes(first)):
         for suffix, make_values in values.items():
-            changed = unless(may_be_indices, functools.partial(change, make_values), unchanged)
+            changed = unless(may_be_indices, functools.partial(change, make_values))
             yield f"{kind}{suffix}", kind, map_tensors(first, changed)
-    yield "all tensors empty", "empty tensors", map_tensors(first, _without_rows)
+    yield "all tensors empty", "empty tensors", map_tensors(first, functools.partial(_first_rows, count=0))
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_RAISED_RANKS]:
         if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
-            changed = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, _with_extra_dimension)
             kind = f"{name} {WITH_DIMENSION}"
-            yield kind, kind, map_tensors(first, changed)
+            yield kind, kind, map_tensors(first, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
     for name, description, arguments in _shrunk_arguments(first, fn):
         if _shares_a_size(first, fn, name):
             kind = f"{description}, {OF_ANOTHER_SIZE}"
@@ -191,11 +192,8 @@ def _kind_changes(
             # If all numbers are equal, a broadcast row has the same result: other numbers reveal the difference.
             number_changes: dict[str, Change] = {"negated": negated, "ones": torch.ones_like}
             for suffix, make_values in number_changes.items():
-                yield (
-                    f"{description}, all tensors {suffix}",
-                    kind,
-                    map_tensors(arguments, unless(may_be_indices, make_values, unchanged)),
-                )
+                changed_arguments = map_tensors(arguments, unless(may_be_indices, make_values))
+                yield f"{description}, all tensors {suffix}", kind, changed_arguments
     yield from _longer_last_items(first, fn, may_be_indices)
     yield from _shared_memory_changes(first, fn, may_be_indices)
     yield from _other_arguments(first, fn)
@@ -213,7 +211,7 @@ def _longer_last_items(
         arguments = first.with_argument(fn, name, type(value)([*value[:-1], longer]))
         values: dict[str, Change] = {"": unchanged, ", negated": negated, ", ten times as large": ten_times}
         for suffix, change in values.items():
-            changed = map_tensors(arguments, unless(may_be_indices, change, unchanged))
+            changed = map_tensors(arguments, unless(may_be_indices, change))
             yield f"{name} with {LONGER_LAST_ITEM}{suffix}", LONGER_LAST_ITEM, changed
 
 
@@ -247,7 +245,7 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
                 yield kind, kind, first.with_argument(fn, name, substitute)
         if (name in tested_names or reads_numbers) and value.numel() == 1 and value.dtype != torch.bool:
             for flag in (True, False):
-                changed = functools.partial(_change_if_among, {id(value)}, functools.partial(_as_flag, flag=flag))
+                changed = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
                 yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, changed)
 
 
@@ -276,12 +274,8 @@ def _shared_memory_changes(
             yield kind, kind, arguments.with_argument(fn, name, part)
 
 
-def _as_flag(value: torch.Tensor, *, flag: bool) -> torch.Tensor:
-    return torch.full_like(value, flag, dtype=torch.bool)
-
-
 def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in((first.args, first.kwargs)) if tensor.dim())
+    sizes = dict.fromkeys(tensor.shape[0] for tensor in tensors_in(first.values()) if tensor.dim())
     for size in list(sizes)[:_MAX_SIZES]:
         yield f"size 0 instead of {size}", map_tensors(first, functools.partial(resize, size=size, new_size=0))
     for name, description, arguments in _shrunk_arguments(first, fn):
@@ -292,15 +286,10 @@ def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
     """Yield each argument's name, and arguments in which only that argument is empty or has one row."""
     for name, value in first.named(fn).items():
-        if tensors_in(value) and len(first.named(fn)) > 1:
-            ids = {id(tensor) for tensor in tensors_in(value)}
-            yield name, f"{name} empty", map_tensors(first, functools.partial(_change_if_among, ids, _without_rows))
-            # A size of one is broadcast.
-            yield (
-                name,
-                f"{name} with one row",
-                map_tensors(first, functools.partial(_change_if_among, ids, _with_first_row_only)),
-            )
+        if (tensors := tensors_in(value)) and len(first.named(fn)) > 1:
+            for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
+                change = only_for(tensors, functools.partial(_first_rows, count=count))
+                yield name, f"{name} {description}", map_tensors(first, change)
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
@@ -315,20 +304,8 @@ def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
     )
 
 
-def _without_rows(value: torch.Tensor) -> torch.Tensor:
-    return value[:0] if value.dim() else value
-
-
-def _with_first_row_only(value: torch.Tensor) -> torch.Tensor:
-    return value[:1] if value.dim() else value
-
-
-def _with_extra_dimension(value: torch.Tensor) -> torch.Tensor:
-    return torch.stack([value, value])
-
-
-def _change_if_among(ids: set[int], change: Change, value: torch.Tensor) -> torch.Tensor:
-    return change(value) if id(value) in ids else value
+def _first_rows(value: torch.Tensor, count: int) -> torch.Tensor:
+    return value[:count] if value.dim() else value
 
 
 def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
@@ -403,25 +380,23 @@ def _edge_values(value: Any) -> Iterator[Any]:
 
 def _extreme_value_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
     may_be_indices = indices_test(first, fn)
-    yield (
-        "all tensors with one positive number",
-        map_tensors(first, unless(may_be_indices, _with_one_positive, unchanged)),
-    )
-    for description, number in _EXTREMES.items():
-        change = unless(may_be_indices, functools.partial(filled_with, number=number), unchanged)
+    changes: dict[str, Change] = {
+        "with one positive number": unless(may_be_indices, _with_one_positive),
+        **{
+            description: unless(may_be_indices, functools.partial(filled_with, number=number))
+            for description, number in _EXTREMES.items()
+        },
+        "extreme": unless(may_be_indices, _with_extreme_integers),
+        "with a nan": lambda tensor: with_first(tensor, math.nan),
+        "with an inf": lambda tensor: with_first(tensor, math.inf),
+        "tiny": lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor,
+        "with a zero": lambda tensor: with_first(tensor, 0.0),
+        "with alternating signs": unless(may_be_indices, _with_alternating_signs),
+    }
+    for description, change in changes.items():
         yield f"all tensors {description}", map_tensors(first, change)
-    yield "all tensors extreme", map_tensors(first, unless(may_be_indices, _with_extreme_integers, unchanged))
-    yield "all tensors with a nan", map_tensors(first, lambda tensor: with_first(tensor, math.nan))
-    yield "all tensors with an inf", map_tensors(first, lambda tensor: with_first(tensor, math.inf))
-    yield (
-        "all tensors tiny",
-        map_tensors(first, lambda tensor: tensor * 1e-30 if tensor.is_floating_point() else tensor),
-    )
-    yield "all tensors with a zero", map_tensors(first, lambda tensor: with_first(tensor, 0.0))
-    alternating = unless(may_be_indices, _with_alternating_signs, unchanged)
-    yield "all tensors with alternating signs", map_tensors(first, alternating)
     for seed in range(2, 2 + _MAX_RANDOM):
-        change = unless(may_be_indices, functools.partial(randomized, seed=seed), unchanged)
+        change = unless(may_be_indices, functools.partial(randomized, seed=seed))
         yield f"all tensors random, {seed}", map_tensors(first, change)
 
 
@@ -430,8 +405,8 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     may_be_indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
-        change = functools.partial(_change_if_among, {id(tensor) for tensor in tensors}, torch.zeros_like)
-        yield f"{name} zero", map_tensors(first, unless(may_be_indices, change, unchanged))
+        change = only_for(tensors, torch.zeros_like)
+        yield f"{name} zero", map_tensors(first, unless(may_be_indices, change))
 
 
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
@@ -462,7 +437,7 @@ def _with_alternating_signs(value: torch.Tensor) -> torch.Tensor:
 
 
 def _length_changes(first: Arguments, only_length: int | None = None) -> Iterator[tuple[str, Arguments]]:
-    tensors = tensors_in((first.args, first.kwargs))
+    tensors = tensors_in(first.values())
     sizes = list(dict.fromkeys(size for tensor in tensors for size in tensor.shape if size))
     for size in sizes[:_MAX_SIZES]:
         for new_size in dict.fromkeys((1, size - 1, size + 1, 2 * size)):
@@ -476,7 +451,7 @@ def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
     may_be_indices = indices_test(first, fn)
     for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
         change = functools.partial(filled_with, number=number)
-        yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change, unchanged))
+        yield f"all tensors filled with {number:g}", map_tensors(first, unless(may_be_indices, change))
 
 
 def _lengths_of_code(
@@ -487,23 +462,23 @@ def _lengths_of_code(
     named = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
     lengths = [length for length in named if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
     lengths += [length for length in lengths_of_lookups(first, fn, state) if length <= _MAX_LENGTH][:_MAX_TABLES]
-    given = tensors_in((first.args, first.kwargs))
+    given = tensors_in(first.values())
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))[:_MAX_SIZES]
-    most = max((tensor.numel() for tensor in given), default=0)
+    largest_count = max((tensor.numel() for tensor in given), default=0)
     for size in sizes:
         wanted = (new for length in lengths for new in (length + 1, length))
         # Other inputs have sizes up to twice the given one.
         for new in dict.fromkeys(new for new in wanted if new > 2 * size):
-            if new <= _MAX_GROWTH * size and most // size * new <= _MAX_ELEMENTS:
+            if new <= _MAX_GROWTH * size and largest_count // size * new <= _MAX_ELEMENTS:
                 longer = map_tensors(first, functools.partial(resize, size=size, new_size=new))
                 yield f"size {new} instead of {size}", longer
-                opposite = map_tensors(longer, unless(may_be_indices, negated, unchanged))
+                opposite = map_tensors(longer, unless(may_be_indices, negated))
                 yield f"size {new} instead of {size}, all tensors negated", opposite
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield a change that makes tensors require gradients: if both branches are computed, only gradients may differ."""
-    tensors = [tensor for tensor in tensors_in((first.args, first.kwargs)) if tensor.is_floating_point()]
+    tensors = [tensor for tensor in tensors_in(first.values()) if tensor.is_floating_point()]
     if torch.is_grad_enabled() and not all(tensor.requires_grad for tensor in tensors):
         yield "tensors that require gradients", _with_requires_grad
 
@@ -534,7 +509,7 @@ def _with_grad(change: Change, value: torch.Tensor) -> torch.Tensor:
 
 def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
     """Yield changes of the dtype of all floating-point or all integer tensors, which may be promoted differently."""
-    tensors = tensors_in((first.args, first.kwargs))
+    tensors = tensors_in(first.values())
     for is_floating, dtypes in _OTHER_DTYPES.items():
         present_dtypes = {tensor.dtype for tensor in tensors if _is_number(tensor, is_floating=is_floating)}
         for dtype in dtypes if present_dtypes else ():
@@ -565,8 +540,8 @@ def _convert(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floa
 
 
 def _layout_changes(first: Arguments) -> Iterator[_KindChange]:
-    """Yield changes of the strides of tensors: with gaps, like a slice, and also transposed."""
-    max_dim = max((tensor.dim() for tensor in tensors_in((first.args, first.kwargs))), default=0)
+    """Yield changes of the strides of tensors: with gaps, as in a slice; and with gaps, transposed."""
+    max_dim = max((tensor.dim() for tensor in tensors_in(first.values())), default=0)
     if max_dim > 0:
         yield NOT_CONTIGUOUS, _with_gaps
     if max_dim > 1:

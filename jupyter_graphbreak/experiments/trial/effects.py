@@ -158,7 +158,8 @@ def capture_effects(
             if handlers is None:
                 warnings.simplefilter("always")
             else:
-                warnings.filters[:] = [_COMPILER_FILTER, *_process_filters()]  # type: ignore[index]
+                process_filters = _outer_filters[0] if _outer_filters else warnings.filters
+                warnings.filters[:] = [_COMPILER_FILTER, *process_filters]  # type: ignore[index]
             yield effects
     finally:
         once_registry.clear()
@@ -196,10 +197,6 @@ _COMPILER_FILTER = ("always", None, Warning, _COMPILER_MODULES, 0)
 _outer_filters: list[list[Any]] = []
 
 
-def _process_filters() -> list[Any]:
-    return _outer_filters[0] if _outer_filters else list(warnings.filters)
-
-
 @contextlib.contextmanager
 def suppress_displays() -> Iterator[None]:
     """Drop the notebook output of this thread while the context is open."""
@@ -210,15 +207,11 @@ def suppress_displays() -> Iterator[None]:
         return
 
     def drop(*_: Any, **__: Any) -> tuple[Callable[[], None], tuple[()], dict[str, Any]]:
-        return _do_nothing, (), {}
+        return lambda: None, (), {}
 
     publisher = type(shell.display_pub)
     with redirected_on_thread(publisher, "publish", drop), redirected_on_thread(publisher, "clear_output", drop):
         yield
-
-
-def _do_nothing() -> None:
-    return None
 
 
 def suppress_logging() -> contextlib.AbstractContextManager[None]:

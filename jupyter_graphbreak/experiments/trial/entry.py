@@ -19,7 +19,7 @@ from jupyter_graphbreak._torch_compat.tensor_values import has_nan, looking_at_t
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.guard import record_effects, state_effect
 from jupyter_graphbreak.experiments.trial.memory import MAX_GROWTH, KeptMemory, format_bytes, memory_limit
-from jupyter_graphbreak.experiments.trial.process_state import SETS_COMPILER, ProcessState
+from jupyter_graphbreak.experiments.trial.process_state import COMPILER_CHANGE_PREFIX, ProcessState
 from jupyter_graphbreak.experiments.trial.run_setup import shared_run_setup
 from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls, key_of, owner_of
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
@@ -257,7 +257,7 @@ class KeptEntries:
     def _record_state_changes(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, before in ended:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
-            changes = [change for change in before.changes() if not change.what.startswith(SETS_COMPILER)]
+            changes = [change for change in before.changes() if not change.what.startswith(COMPILER_CHANGE_PREFIX)]
             self._changes.append((entry, changes))
 
     def calls_of(self, entry: Entry) -> list[SeenCall]:

@@ -17,10 +17,13 @@ from jupyter_graphbreak.records.attributes import is_instance, unwrapped
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
     from types import BuiltinMethodType, FrameType
 
     from jupyter_graphbreak.report.schema import EffectKind
+
+    #: Notifies the listeners of a call, given its arguments and the frame that makes it, unless it has no effect.
+    Announce = Callable[[tuple[Any, ...], dict[str, Any], FrameType], None]
 
 
 class _Opener(NamedTuple):
@@ -239,30 +242,41 @@ def is_compiled(function: Any) -> bool:
     return type(function).__name__ in _COMPILED_FUNCTIONS
 
 
-_known_replacements: dict[tuple[int, _Opener], tuple[Any, Any]] = {}
+def once_per_function(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
+    replacements: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+
+    def cached(original: Any, *details: Hashable) -> Any:
+        key = (id(original), *details)
+        if key not in replacements:
+            # The original is kept, so that no other object gets its id.
+            replacements[key] = original, make(original, *details)
+        return replacements[key][1]
+
+    return cached
 
 
+@once_per_function
 def _announcing_opener(original: Any, opener: _Opener) -> Any:
-    """Return the function or class that announces a file before the original changes it; it is made only once."""
-    key = id(original), opener
-    if key not in _known_replacements:
-        make = _announcing_class if is_instance(original, type) else _announcing_function
-        # The original is kept, so that no other object gets its id.
-        _known_replacements[key] = original, make(original, opener)
-    return _known_replacements[key][1]
+    """Return the function or class that announces a file before the original changes it."""
+    if is_instance(original, type):
+        return _announcing_class(original, opener)
+    return with_announcement(original, functools.partial(_announce, opener))
 
 
-def _announcing_function(original: Callable[..., Any], opener: _Opener) -> Callable[..., Any]:
+def with_announcement(original: Callable[..., Any], announce: Announce) -> Callable[..., Any]:
+    """Return a function, which Dynamo does not trace, that announces a call before it calls the original."""
+
     @functools.wraps(original)
-    def announce(*args: Any, **kwargs: Any) -> Any:
-        _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - there is no public function
+    def announce_and_call(*args: Any, **kwargs: Any) -> Any:
+        announce(args, kwargs, sys._getframe(1))  # noqa: SLF001 - there is no public function
         return original(*args, **kwargs)
 
-    return disable_dynamo(announce)
+    return disable_dynamo(announce_and_call)
 
 
 def _announcing_class(original: type, opener: _Opener) -> type:
-    """Return a class that makes instances of the original and imitates it: an extension type's methods are fixed."""
+    """Return a class that makes instances of the original and imitates it: methods of an extension type are fixed."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
         _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above

@@ -32,7 +32,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
 from jupyter_graphbreak.faults import finalize
-from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_class
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -52,9 +52,9 @@ class FunctionCopier:
 
     Parameters
     ----------
-    scopes : mapping
+    earlier_scopes : mapping
         The ids of original namespaces, by the ids of copies made earlier.
-    blocks : MemoryProvider
+    memory_provider : MemoryProvider
         The copies of large memory.
 
     Attributes
@@ -165,7 +165,7 @@ class FunctionCopier:
             is_stream = is_instance(handler, logging.StreamHandler)
             package = cls.__module__.partition(".")[0]
             is_of_python = package in sys.stdlib_module_names
-            if is_stream or is_of_python or package == _THIS_PACKAGE or not is_own(cls) or is_library_type(cls):
+            if is_stream or is_of_python or package == _THIS_PACKAGE or not is_user_class(cls):
                 continue
             failed: list[Any] = []
             copy: logging.Handler = object.__new__(cls)
@@ -239,28 +239,20 @@ def _closes_over_data(function: types.FunctionType, depth: int = 3) -> bool:
     The closure may do so through an inner function, like the functions that ``functools.singledispatch`` returns.
     PyTorch's decorators, such as ``torch.no_grad()``, return functions whose closure contains the decorated one.
     """
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # an empty cell
-            content = cell.cell_contents
-            if depth and is_instance(content, types.FunctionType):
-                is_user_function = is_own(content) and not is_library(content.__code__.co_filename)
-                if is_user_function or _closes_over_data(content, depth - 1):
-                    return True
-            content = getattr(content, "__self__", content) if is_instance(content, types.MethodType) else content
-            if is_instance(content, weakref.ref) or (is_data(content) and not is_instance(content, tuple)):
+    for content in closure_values(function):
+        if depth and is_instance(content, types.FunctionType):
+            is_user_function = is_own(content) and not is_library_function(content)
+            if is_user_function or _closes_over_data(content, depth - 1):
                 return True
+        owner = content.__self__ if is_instance(content, types.MethodType) else content
+        if is_instance(owner, weakref.ref) or (is_data(owner) and not is_instance(owner, tuple)):
+            return True
     return False
 
 
 def is_library_function(function: types.FunctionType) -> bool:
     """Return whether a function's code is that of an installed package or of Python."""
     return is_library(function.__code__.co_filename)
-
-
-def is_library_type(cls: type) -> bool:
-    """Return whether a class is defined by an installed package or by Python."""
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    return cls is object or is_library(file or "")
 
 
 def name_of(fn: Any) -> str:

@@ -11,7 +11,7 @@ from jupyter_graphbreak._torch_compat.module_calls import enclosing_callable_ids
 from jupyter_graphbreak.experiments.trial.code_roles import is_user_code
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
 from jupyter_graphbreak.experiments.trial.process_state import (
-    SETS_COMPILER,
+    COMPILER_CHANGE_PREFIX,
     ProcessState,
     copied_context,
     find_changing_line,
@@ -201,5 +201,5 @@ def observed_effects() -> Iterator[RunEffects]:
             yield effects
         finally:
             effects.changes += [
-                change for change in state_before.changes() if not change.what.startswith(SETS_COMPILER)
+                change for change in state_before.changes() if not change.what.startswith(COMPILER_CHANGE_PREFIX)
             ]

@@ -9,14 +9,14 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.places import named_objects
+from jupyter_graphbreak.experiments.trial.swapped_places import item_place
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.subject import Subject
-
-_MISSING = object()
+    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
 
 
 def modules_of(
@@ -62,22 +62,19 @@ class InnerModules:
         args, kwargs
             The arguments of the call, since they may contain modules.
         """
-        saved: list[tuple[dict[str, Any], str, Any]] = []
+        saved: list[tuple[NamedPlace, Any]] = []
         modules = list(modules_of(self._subject, args, kwargs)) if self._places else []
         try:
             for place, module in modules:
                 for method in (method for module_place, method in self._places if module_place == place):
                     name = method or "_compiled_call_impl"
-                    attributes = vars(module)
-                    saved.append((attributes, name, attributes.get(name, _MISSING)))
-                    attributes[name] = self._compiled_function(module, method)
+                    attribute = item_place(name, vars(module), name)
+                    saved.append((attribute, attribute.read()))
+                    attribute.write(self._compiled_function(module, method))
             yield
         finally:
-            for attributes, name, value in saved:
-                if value is _MISSING:
-                    attributes.pop(name, None)
-                else:
-                    attributes[name] = value
+            for attribute, value in saved:
+                attribute.write(value)
 
     def _compiled_function(self, module: torch.nn.Module, method: str) -> Any:
         owner = type(module) if method else module

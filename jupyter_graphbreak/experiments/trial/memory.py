@@ -15,7 +15,7 @@ import torch
 from jupyter_graphbreak.experiments.trial.copies import UNCHANGED_MEMORY, memory_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Iterable, Iterator
 
 #: Smaller storages are not shared.
 _MIN_SHARED_BYTES = 1 << 18
@@ -241,7 +241,7 @@ def _droppable_bytes(folder: Path) -> int:
     return 0
 
 
-def _lines_of(path: Path) -> Any:
+def _lines_of(path: Path) -> Iterator[str]:
     try:
         yield from path.read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Tell objects that a call may change from immutable ones, from code, and from objects of the whole process."""
+"""Distinguish the objects that a call may change from immutable objects, code, and objects of the whole process."""
 
 from __future__ import annotations
 

@@ -198,7 +198,7 @@ def _isolate_warnings(registries: Registries) -> Iterator[None]:
 
 def warning_registries() -> Registries:
     """Return the name, the global names and the registry of shown warnings of each module that has a registry."""
-    # A copy, because a garbage collection may import a module even while the items are listed.
+    # A copy, because a garbage collection may import a module while the items are being listed.
     candidates = [
         (name, names, names["__warningregistry__"])
         for name, module in sys.modules.copy().items()
@@ -219,10 +219,8 @@ def _shown_by_process() -> Callable[[WarningMessage], None]:
 def _filter_action(message: WarningMessage, filters: list[Any], default: str) -> str:
     """Return the filter action for a warning."""
     text = str(message.message)
-    module = next(
-        (name for name, loaded_module in sys.modules.copy().items() if _file_of(loaded_module) == message.filename),
-        "__main__",
-    )
+    files = ((name, _namespace_of(module).get("__file__")) for name, module in sys.modules.copy().items())
+    module = next((name for name, file in files if file == message.filename), "__main__")
     for action, pattern, category, module_pattern, line in filters:
         if (
             (pattern is None or _matches(pattern, text))
@@ -236,10 +234,6 @@ def _filter_action(message: WarningMessage, filters: list[Any], default: str) ->
 
 def _matches(pattern: Any, text: str) -> bool:
     return bool(pattern.match(text)) if hasattr(pattern, "match") else pattern == text
-
-
-def _file_of(module: Any) -> Any:
-    return _namespace_of(module).get("__file__")
 
 
 def _namespace_of(module: Any) -> dict[str, Any]:

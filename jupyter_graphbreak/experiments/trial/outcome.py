@@ -91,8 +91,8 @@ class Result:
     places : frozenset of str
         The places of all objects of the result, the arguments and the state.
     aliases : dict
-        For each place whose object or memory also has earlier places: the relation ("is" or "shares memory with") and
-        those places.
+        For each place whose object or memory also appears at earlier places: the relation ("is" or "shares memory
+        with") and those places.
     random, modes : dict
         Digests of the states of the random generators, and the modes of torch, after the call.
     layouts : dict
@@ -130,7 +130,7 @@ def run(
     arguments: Arguments,
     seed: int = 0,
     *,
-    gradients: bool = True,
+    runs_backward: bool = True,
 ) -> Result:
     """Call a program with copies of arguments and with seeded random numbers, and return the outcome.
 
@@ -146,7 +146,7 @@ def run(
         The arguments to copy.
     seed : int
         The seed of the random generators.
-    gradients : bool
+    runs_backward : bool
         Whether to run one backward pass.
 
     Raises
@@ -200,14 +200,14 @@ def run(
                 for place, item in tensors.items()
                 if place in tensors_before and tensors_before[place][0] is item
             }
-        given_gradients = None
-        if gradients and raised is None and not torch.is_inference_mode_enabled():
-            given_gradients, backward_error = _run_backward(tensors)
+        gradients = None
+        if runs_backward and raised is None and not torch.is_inference_mode_enabled():
+            gradients, backward_error = _run_backward(tensors)
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
         values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, left_grad,
-        given_gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
+        gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
         random_after, modes_after, layouts, changed_in_place,
     )  # fmt: skip
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.state_parts import Attributes
 
 #: The prefix of the descriptions of changes to PyTorch's compiler settings.
-SETS_COMPILER = "sets settings of torch."
+COMPILER_CHANGE_PREFIX = "sets settings of torch."
 
 
 class ProcessState:
@@ -127,44 +127,38 @@ def _cached_parts(*_: object) -> tuple[Part, ...]:
 
 
 def _parts() -> Iterator[Part]:
-    yield Part(ENVIRONMENT, lambda: dict(os.environ), set_environment, frozenset({"environ", "putenv", "unsetenv"}))
-    yield Part(FOLDER, os.getcwd, os.chdir, frozenset({"chdir", "fchdir"}))
+    yield Part(ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
+    yield Part(FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
-        yield Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), frozenset({"tzset"}))
+        yield Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
         yield Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
                    lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
-                   frozenset({"pthread_sigmask"}))  # fmt: skip
+                   ("pthread_sigmask",))  # fmt: skip
     yield Part("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
-               lambda hooks: sys.set_asyncgen_hooks(*hooks), frozenset({"set_asyncgen_hooks"}))  # fmt: skip
-    yield Part("sets how coroutines are tracked", sys.get_coroutine_origin_tracking_depth,
-               sys.set_coroutine_origin_tracking_depth,
-               frozenset({"set_coroutine_origin_tracking_depth"}))  # fmt: skip
-    yield Part("sets the permission mask of new files", _file_mask, os.umask, frozenset({"umask"}))
-    yield Part("sets signal handlers", _signal_handlers, _set_signal_handlers, frozenset({"signal"}))
+               lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
+    yield Part("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
+    yield Part(
+        "sets signal handlers",
+        lambda: {number: _signal_handler(number) for number in _SIGNALS},
+        _set_signal_handlers,
+        ("signal",),
+    )
     yield Part(
         "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), Identities(gc.callbacks)),
         _set_collector,
-        frozenset({"enable", "disable", "set_threshold", "set_debug", "callbacks"}),
-        frozenset({"gc"}),
-    )
-    yield Part(
-        "sets the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, frozenset({"setrecursionlimit"})
-    )
-    yield Part(
-        "sets the switch interval", sys.getswitchinterval, sys.setswitchinterval, frozenset({"setswitchinterval"})
+        ("enable", "disable", "set_threshold", "set_debug", "callbacks"),
+        ("gc",),
     )
     for name in ("path", "argv", "meta_path", "path_hooks"):
-        yield Part(f"changes sys.{name}", *_list_access(name), frozenset({name}), frozenset({"sys"}))
+        yield Part(f"changes sys.{name}", *_list_access(name), (name,), ("sys",))
     for name in _SYS_ATTRIBUTES:
-        yield Part(
-            f"sets sys.{name}", *_attribute_access(sys, name), frozenset({name}), frozenset({"sys"}), is_assigned=True
-        )
+        yield Part(f"sets sys.{name}", *_attribute_access(sys, name), (name,), ("sys",), is_assigned=True)
     yield Part(
         "sets threading.excepthook",
         *_attribute_access(threading, "excepthook"),
-        frozenset({"excepthook"}),
+        ("excepthook",),
         is_assigned=True,
     )
     yield from _tracing_parts()
@@ -173,72 +167,71 @@ def _parts() -> Iterator[Part]:
         "registers a function that runs when the process ends",
         getattr(atexit, "_ncallbacks", int),
         lambda _: None,
-        frozenset({"register", "atexit"}),
-        frozenset({"atexit"}),
+        ("register", "atexit"),
+        ("atexit",),
     )
-    yield Part("sets the locale", lambda: locale.setlocale(locale.LC_ALL), _set_locale, frozenset({"setlocale"}))
+    yield Part(
+        "sets the locale",
+        lambda: locale.setlocale(locale.LC_ALL),
+        lambda text: locale.setlocale(locale.LC_ALL, text),
+        ("setlocale",),
+    )
     decimal = sys.modules.get("decimal")
     if decimal is not None:
         yield Part(
             "sets the context of decimal numbers",
             lambda: _decimal_settings(decimal),
             lambda settings: _set_decimal_settings(decimal, settings),
-            frozenset({"getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS}),
+            ("getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS),
         )
-        yield Part(  # this part has no names, because no code sets flags on purpose
+        # This part has no names, because no code sets flags on purpose.
+        yield Part(
             "sets flags of decimal numbers",
             lambda: dict(decimal.getcontext().flags),
             lambda flags: _set_decimal_flags(decimal, flags),
-            frozenset(),
         )
-    yield Part("sets context variables", _context_variables, _set_context_variables, frozenset({"set", "reset"}))
+    yield Part("sets context variables", _context_variables, _set_context_variables, ("set", "reset"))
     yield Part(
         "sets the filters of warnings",
         lambda: Identities(warnings.filters),
         _set_warning_filters,
-        frozenset({"simplefilter", "filterwarnings", "resetwarnings", "filters"}),
+        ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
     )
     yield Part("sets attributes of a thread", _thread_attributes, restore_attributes,
-               frozenset({"name", "setName", "setattr", "current_thread", "main_thread"}))  # fmt: skip
+               ("name", "setName", "setattr", "current_thread", "main_thread"))  # fmt: skip
     yield from logging_parts()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield Part(
-            "sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), frozenset({"seterr"})
-        )
-        for title, name in (("NumPy's error handler", "errcall"), ("the size of NumPy's buffers", "bufsize")):
-            getter, setter = getattr(numpy, f"get{name}"), getattr(numpy, f"set{name}")
-            yield Part(f"sets {title}", getter, setter, frozenset({f"set{name}"}))
+        yield Part("sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), ("seterr",))
         yield Part(
             "sets how NumPy prints",
             numpy.get_printoptions,
             lambda saved: numpy.set_printoptions(**saved),
-            frozenset({"set_printoptions"}),
+            ("set_printoptions",),
         )
     for setting in process_settings():
-        yield Part(f"sets {setting.name}", setting.read, setting.write, setting.names, frozenset())
+        yield Part(f"sets {setting.name}", setting.read, setting.write, setting.names)
 
 
 def _library_part(part: LibraryPart) -> Part:
     match part:
         case LoadedModules():
-            return Part("changes sys.modules", LoadedModules.now, LoadedModules.restore, frozenset({"modules"}),
-                        frozenset({"sys"}))  # fmt: skip
+            return Part("changes sys.modules", LoadedModules.now, LoadedModules.restore, ("modules",), ("sys",))
         case LibraryNamespace():
             return Part(f"changes the state of the module {part.title}", lambda: _Globals(part.content()), part.refill,
                         part.callers)  # fmt: skip
         case LibraryOwner():
             return Part(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
-                        frozenset({part.title.rpartition(".")[2]}))  # fmt: skip
+                        (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryContainer():
             return Part(f"changes {part.title}", lambda: Identities(part.content()),
-                        lambda saved: part.refill(list(saved.items)), frozenset({part.name}))  # fmt: skip
+                        lambda saved: part.refill(list(saved.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
-    return Part(f"sets {part.title}", read, write, frozenset({part.name}), is_assigned=True)
+    return Part(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 
 
 class _OwnerAttributes(dict[str, Any]):
-    """The attributes of a module or class. Additions that libraries make on its first use do not count."""
+    """The attributes of a module or class. Code that a library adds on its first use does not count."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OwnerAttributes) and all(
@@ -250,7 +243,7 @@ class _OwnerAttributes(dict[str, Any]):
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a module, with their items. Changes by an import do not count: they may happen only once."""
+    """The globals of a module, with their items. Changes do not count if modules were imported meanwhile."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -275,33 +268,39 @@ def _tracing_parts() -> Iterator[Part]:
         for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
             yield Part(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
-                       frozenset({f"set{kind}", f"set{kind}_all_threads"}))  # fmt: skip
+                       (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None:
         yield Part("sets the fault handler", faulthandler.is_enabled, lambda on: _set_fault_handler(faulthandler, on),
-                   frozenset({"enable", "disable"}), frozenset({"faulthandler"}))  # fmt: skip
+                   ("enable", "disable"), ("faulthandler",))  # fmt: skip
+
+
+#: Parts that a module reads and sets with a function each: module, description, and the names of the functions.
+_GETTERS_AND_SETTERS = (
+    ("sys", "sets how coroutines are tracked", "get_coroutine_origin_tracking_depth",
+     "set_coroutine_origin_tracking_depth"),
+    ("sys", "sets the recursion limit", "getrecursionlimit", "setrecursionlimit"),
+    ("sys", "sets the switch interval", "getswitchinterval", "setswitchinterval"),
+    ("sys", "sets the maximum number of digits of integers", "get_int_max_str_digits", "set_int_max_str_digits"),
+    ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
+    ("csv", "sets the maximum field size of CSV files", "field_size_limit", "field_size_limit"),
+    ("numpy", "sets NumPy's error handler", "geterrcall", "seterrcall"),
+    ("numpy", "sets the size of NumPy's buffers", "getbufsize", "setbufsize"),
+)  # fmt: skip
 
 
 def _default_parts() -> Iterator[Part]:
     """Yield the defaults for the whole process that functions of Python's modules set."""
-    yield Part("sets the stack size of new threads", _stack_size, threading.stack_size, frozenset({"stack_size"}))
-    if hasattr(sys, "set_int_max_str_digits"):
-        yield Part(
-            "sets the maximum number of digits of integers", sys.get_int_max_str_digits, sys.set_int_max_str_digits,
-            frozenset({"set_int_max_str_digits"}),
-        )  # fmt: skip
-    for module, description, getter, setter in (
-        ("socket", "sets the default timeout of sockets", "getdefaulttimeout", "setdefaulttimeout"),
-        ("csv", "sets the maximum field size of CSV files", "field_size_limit", "field_size_limit"),
-    ):
+    yield Part("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
+    for module, what, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
-        if owner is not None:
-            yield Part(description, getattr(owner, getter), getattr(owner, setter), frozenset({setter}))
+        if hasattr(owner, setter):
+            yield Part(what, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),
                    lambda method: processes.set_start_method(method, force=True),
-                   frozenset({"set_start_method"}))  # fmt: skip
+                   ("set_start_method",))  # fmt: skip
 
 
 def _set_warning_filters(saved: Identities) -> None:
@@ -361,10 +360,6 @@ _SIGNALS = tuple(map(int, signal.valid_signals()))
 _getsignal: Callable[[int], Any] = getattr(sys.modules.get("_signal"), "getsignal", signal.getsignal)
 
 
-def _signal_handlers() -> dict[int, Any]:
-    return {number: _signal_handler(number) for number in _SIGNALS}
-
-
 def _signal_handler(number: int) -> Any:
     """Return the handler of a signal, even while this package delays the signal."""
     handler = _getsignal(number)
@@ -383,10 +378,6 @@ def _set_collector(state: tuple[bool, tuple[int, int, int], int, Any]) -> None:
     gc.set_threshold(*threshold)
     gc.set_debug(debug)
     gc.callbacks[:] = callbacks.items
-
-
-def _set_locale(text: str) -> None:
-    locale.setlocale(locale.LC_ALL, text)
 
 
 _DECIMAL_ATTRIBUTES = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
@@ -489,7 +480,7 @@ def find_changing_line(
     for code in codes:
         if not is_user_code(code.co_filename):
             continue
-        has_owner = not change.owners or change.owners & {*code.co_names, *code.co_freevars}
+        has_owner = not change.owners or not {*code.co_names, *code.co_freevars}.isdisjoint(change.owners)
         if not has_owner and not aliases & {*code.co_names}:
             continue
         for instruction in dis.get_instructions(code):
@@ -506,8 +497,8 @@ def find_changing_line(
 
 
 #: The number of seconds between two looks at a thread that may wait for a lock.
-_LONGEST_WAIT_S = 0.5
-_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}), frozenset())
+_WATCH_INTERVAL_S = 0.5
+_LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 
 
 @contextlib.contextmanager
@@ -517,13 +508,14 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
     Parameters
     ----------
     locks : sequence of Lock or RLock
+        The locks of the copies.
     call : callable
         The callable that runs; its code is searched for the line that acquires a lock.
 
     Raises
     ------
     TrialStoppedError
-        If a lock was left locked, or if the code waited for a lock that only itself could release.
+        If a lock was left locked, or if the code waited for a lock that only it could release.
     """
     with _freed_when_waiting([lock for lock in locks if type(lock) is type(threading.Lock())]) as freed:
         try:
@@ -549,7 +541,7 @@ def _freed_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
 
     def watch() -> None:
         before: tuple[int, int, float] | None = None
-        while not is_over.wait(_LONGEST_WAIT_S):
+        while not is_over.wait(_WATCH_INTERVAL_S):
             frame = sys._current_frames()[thread]  # noqa: SLF001 - the documented way to see another thread
             now = id(frame), frame.f_lasti, time.clock_gettime(time.pthread_getcpuclockid(thread))
             if now == before:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import math
 import types
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
 
-#: Types whose objects cannot stand for one another: each object does something different.
+#: Types whose objects are not interchangeable, because each one does something different.
 _CALLABLES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 
 
@@ -185,11 +186,8 @@ def tensor_of(sketch: TensorSketch, original: Any) -> torch.Tensor:
 def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a copy of a tensor in a different shape; its values repeat."""
     if tensor.dim() != len(shape):
-        count = 1
-        for size in shape:
-            count *= size
         flat = tensor.reshape(-1)
-        index = torch.arange(count, device=tensor.device) % max(1, flat.numel())
+        index = torch.arange(math.prod(shape), device=tensor.device) % max(1, flat.numel())
         return flat[index].reshape(tuple(shape)) if flat.numel() else tensor.new_zeros(tuple(shape))
     for dim, size in enumerate(shape):
         if tensor.shape[dim] != size:

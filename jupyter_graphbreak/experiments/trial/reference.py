@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from jupyter_graphbreak._torch_compat.compiled import running_eagerly
+from jupyter_graphbreak.experiments.trial.code_hints import look_like_indices
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.effects import random_states, seed_all
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe, other_inputs
 from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, Result, line_limit, run
 from jupyter_graphbreak.experiments.trial.side_effects import WAITS_FOR_THREAD, TrialStoppedError
-from jupyter_graphbreak.experiments.trial.smaller_inputs import shrinkable_sizes, shrunk
 from jupyter_graphbreak.experiments.trial.subject import Subject
+from jupyter_graphbreak.experiments.trial.tensor_changes import map_tensors, resize, tensors_in
 from jupyter_graphbreak.experiments.trial.time_limit import Patience
 from jupyter_graphbreak.experiments.trial.unaudited_functions import announced_sleep
 from jupyter_graphbreak.experiments.trial.values import difference
@@ -33,17 +34,22 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 2.0
 #: The maximum number of random seeds to try for other paths through the function, and the seconds of processor time.
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
-#: A call that takes as many seconds of processor time is slow: its inputs are made smaller, and repeated less often.
+#: A function whose call takes this many seconds of processor time is slow: it gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
 #: The maximum number of sizes of the first input's dimensions for which a smaller size is tried.
 _MAX_SHRUNK = 3
+#: The smallest size to which a dimension shrinks, and the smallest size that is worth shrinking.
+_MIN_SIZE = 2
+_MIN_SHRINKABLE = 8
+#: A further size to try: networks for images halve sizes several times.
+_DIVISIBLE_SIZE = 16
 #: The user's lines that ran: files and numbers.
 Lines = frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True)
 class ReferenceCase:
-    """A further input and the original function's result for it, with the lines that ran if they were noted."""
+    """An input and the original function's result for it, with the lines that ran if they were recorded."""
 
     input: Input
     expected: Result
@@ -63,6 +69,8 @@ class Reference:
     ----------
     fn : callable
         The function; it runs on copies.
+    first : Input
+        The input of the user's call.
 
     Attributes
     ----------
@@ -95,7 +103,7 @@ class Reference:
         self.result = self._call(first.arguments)
         #: The sizes of the base's dimensions that are smaller than the first input's, with the first input's sizes.
         self._shrunk: dict[int, int] = {}
-        #: The lines that ran together in calls of a slow function which gave the same result again.
+        #: The sets of lines that ran in calls for which a further call has returned the same result.
         self._repeated_lines: set[Lines] = set()
         if self.result.raised is not None:
             raise self.result.raised
@@ -135,7 +143,7 @@ class Reference:
     def _lines_of_call(self, arguments: Arguments) -> Lines | None:
         """Return the user's lines that run for arguments; ``None`` if the function rejects them or runs too long."""
         with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
-            if self._call(arguments, gradients=False).raised is None:
+            if self._call(arguments, runs_backward=False).raised is None:
                 return frozenset(lines)
         return None
 
@@ -251,7 +259,7 @@ class Reference:
                 if patience.is_over:
                     break
                 with line_limit() as lines:
-                    self._call(self.base.arguments, seed, gradients=False)
+                    self._call(self.base.arguments, seed, runs_backward=False)
                 if frozenset(lines) not in paths and seed not in (0, *seeds):
                     seeds.append(seed)
                 paths.add(frozenset(lines))
@@ -259,14 +267,14 @@ class Reference:
 
     def _run_input(self, input_: Input) -> Result:
         if input_.follows_first_input and self.changed:
-            self._call(self.preceding_call(input_), gradients=False)
+            self._call(self.preceding_call(input_), runs_backward=False)
             arguments = self.subject.with_copies(input_.arguments)
             with running_eagerly(), announced_sleep():
                 return run(self.subject.call, self.subject, arguments, input_.seed)
         return self._call(input_.arguments, input_.seed, state=input_.state)
 
     def preceding_call(self, input_: Input) -> Arguments:
-        """Return the arguments of the call before that with an input, if the function changes its state."""
+        """Return the arguments of the call that precedes the call with an input, for a function that changes state."""
         return (self.base if input_.is_smaller else self.first).arguments
 
     def _call(
@@ -274,14 +282,14 @@ class Reference:
         arguments: Arguments,
         seed: int = 0,
         *,
-        gradients: bool = True,
+        runs_backward: bool = True,
         state: Mapping[str, Any] | None = None,
     ) -> Result:
         self.subject.restore()
         self.subject.assign(state or {})
         copies = self.subject.with_copies(arguments)
         with running_eagerly(), announced_sleep():
-            return run(self.subject.call, self.subject, copies, seed, gradients=gradients)
+            return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)
 
     def _differs(self, other: Result) -> bool:
         return other.raised is not None or difference(self.result.value, other.value) is not None
@@ -294,3 +302,28 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
     except Exception:  # noqa: BLE001 - the user's __str__
         lines = []
     return Raised(type(error).__name__, lines[0] if lines else "", raiser)
+
+
+def shrinkable_sizes(first: Arguments) -> list[int]:
+    """Return the sizes of dimensions that may be shrunk, those of first dimensions, such as batches, first."""
+    tensors = tensors_in(first.values())
+    leading = [tensor.shape[0] for tensor in tensors if tensor.dim()]
+    inner = [size for tensor in tensors for size in tensor.shape[1:]]
+    return [size for size in dict.fromkeys([*leading, *inner]) if size >= _MIN_SHRINKABLE]
+
+
+def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
+    """Yield arguments in which each dimension of a size is smaller, with the new size; the smallest ones come first.
+
+    Integers that are valid indices for the size are still valid for the new size, because some operations do not check
+    them. No other dimension has the new size.
+    """
+    tensors = tensors_in(first.values())
+    highest = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
+    least = max([_MIN_SIZE, *(index + 1 for index in highest if index < size)])
+    sizes = {length for tensor in tensors for length in tensor.shape}
+    fewest = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
+    has_other_size = fewest < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
+    for new in (fewest, _DIVISIBLE_SIZE) if has_other_size else (fewest,):
+        if 2 * new <= size:
+            yield map_tensors(first, functools.partial(resize, size=size, new_size=new)), new

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import dis
 import enum
-import inspect
-import sys
 import types
 import weakref
 from collections.abc import Mapping
@@ -19,7 +16,10 @@ import torch
 
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.recording.targets import is_own, reachable_objects
+from jupyter_graphbreak.experiments.trial.code_hints import default_values
+from jupyter_graphbreak.experiments.trial.shared_names import global_names
+from jupyter_graphbreak.experiments.trial.swapped_places import cell_place, fixed_place, item_place
+from jupyter_graphbreak.recording.targets import closure_values, is_own, is_user_class, reachable_objects
 from jupyter_graphbreak.records.attributes import attribute_of, is_dataclass, is_instance
 from jupyter_graphbreak.records.package_paths import is_library
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
     from jupyter_graphbreak._torch_compat.hooks.entries import StartedCall
+    from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
 
 #: The maximum number of different calls to remember for one entry, and the maximum if something is compiled in them.
 _MAX_CALLS = 64
@@ -259,13 +260,13 @@ class SeenCalls:
 
     def _add_call(self, key: Any, started: StartedCall, seen_call: SeenCall) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
-        numbers = {number: index for index, number in enumerate(tensors)}
+        numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
-        for number, tensor in tensors.items():
+        for ident, tensor in tensors.items():
             if tensor.nbytes <= _MAX_TENSOR_BYTES and self._kept_bytes + tensor.nbytes <= _MAX_BYTES:
                 self._kept_bytes += tensor.nbytes
                 with torch.inference_mode(mode=False), torch.no_grad():
-                    copies[number] = tensor.detach().clone()
+                    copies[ident] = tensor.detach().clone()
         for path, value in _argument_parts(started):
             if id(value) in numbers:
                 sketch = seen_call.arguments[path]
@@ -296,22 +297,20 @@ def _decorated_by_library(function: Any) -> Any:
     """Return the user's function in the closure of a function that a library's decorator made; else ``None``."""
     if not is_instance(function, types.FunctionType) or not is_library(function.__code__.co_filename):
         return None
-    closed_over = (cell.cell_contents for cell in function.__closure__ or () if _has_content(cell))
-    return next((item for item in closed_over if is_instance(item, types.FunctionType) and is_own(item)), None)
+    functions = (value for value in closure_values(function) if is_instance(value, types.FunctionType))
+    return next(filter(is_own, functions), None)
 
 
-def owner_of(call: Callable[..., Any]) -> Any:
+def owner_of(call: Any) -> Any:
     """Return the object whose method is called; the callable itself if it is not a method.
 
     A scheduler of learning rates replaces ``optimizer.step`` with a function that refers to the optimizer weakly.
     """
     if is_instance(call, types.FunctionType) and is_library(call.__code__.co_filename):
-        for cell in call.__closure__ or ():
-            referent = (
-                cell.cell_contents() if _has_content(cell) and is_instance(cell.cell_contents, weakref.ref) else None
-            )
-            if is_instance(referent, torch.optim.Optimizer):
-                return referent
+        referents = (value() for value in closure_values(call) if is_instance(value, weakref.ref))
+        optimizer = next((item for item in referents if is_instance(item, torch.optim.Optimizer)), None)
+        if optimizer is not None:
+            return optimizer
     return getattr(call, "__self__", call)
 
 
@@ -323,7 +322,8 @@ def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
 
 def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
     """Return the sketches of arguments and their parts, by place; parameters with the default ``None`` are included."""
-    named = dict.fromkeys(_parameters_defaulting_to_none(getattr(call, "forward", call))) | arguments.named(call)
+    absent = {name: None for name, default in default_values(call).items() if default is None}
+    named = absent | arguments.named(call)
     return {
         path: sketch(value)
         for name, argument in named.items()
@@ -331,20 +331,11 @@ def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Pat
     }
 
 
-def _parameters_defaulting_to_none(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters whose default is ``None``."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [parameter.name for parameter in parameters if parameter.default is None]
-
-
 def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
     """Return the sketches of the plain values and the tensors that a callable reads besides its arguments."""
     sketches: dict[Path, Sketch] = {}
     for root, place in state_roots(call, arguments).items():
-        for path, value in parts(place.read(), Path(root), in_objects=True):
+        for path, value in parts(place.read(), Path(root), enters_objects=True):
             if is_instance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
                 sketches[path] = sketch(value)
         if len(sketches) > _MAX_VALUES:
@@ -358,7 +349,7 @@ def sketch(value: Any) -> Sketch:
         return value
     if _is_dense(value):
         return TensorSketch(tuple(value.shape), value.dtype, value.device, value.requires_grad)
-    keys = [step.key for step, _ in _children(value, in_objects=False)]
+    keys = [step.key for step, _ in _children(value, enters_objects=False)]
     if keys or is_instance(value, list | tuple | dict):
         return ContainerSketch(type(value), tuple(keys))
     if is_instance(value, set | frozenset):
@@ -368,15 +359,11 @@ def sketch(value: Any) -> Sketch:
 
 def _identity_of(value: Any) -> int:
     if is_instance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if _has_content(cell)]
-        return _hash_of(value.__code__, *cells, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+        captured = *closure_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()
+        return hash((id(value.__code__), *(part if type(part) in _PLAIN else id(part) for part in captured)))
     if is_instance(value, types.MethodType):
         return hash((id(value.__func__), id(value.__self__)))
     return id(value)
-
-
-def _hash_of(function: Any, *captured: Any) -> int:
-    return hash((id(function), *(part if type(part) in _PLAIN else id(part) for part in captured)))
 
 
 def _is_dense(value: Any) -> bool:
@@ -385,14 +372,14 @@ def _is_dense(value: Any) -> bool:
     )
 
 
-def parts(value: Any, path: Path, *, in_objects: bool = False) -> Iterator[tuple[Path, Any]]:
+def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[tuple[Path, Any]]:
     """Yield a value and its parts, by place.
 
     Parameters
     ----------
     path : Path
         The place of the value.
-    in_objects : bool
+    enters_objects : bool
         Whether to search modules, optimizers and instances of user classes as well as containers.
     """
     seen: set[int] = set()
@@ -402,17 +389,15 @@ def parts(value: Any, path: Path, *, in_objects: bool = False) -> Iterator[tuple
         path, value = pending.pop()
         count += 1
         yield path, value
-        if len(path.steps) >= _MAX_DEPTH + 4 * in_objects or id(value) in seen:
+        if len(path.steps) >= _MAX_DEPTH + 4 * enters_objects or id(value) in seen:
             continue
         if not is_instance(value, _PLAIN):
             seen.add(id(value))
-        children = [
-            (Path(path.root, (*path.steps, step)), part) for step, part in _children(value, in_objects=in_objects)
-        ]
-        pending += reversed(children)
+        steps_and_parts = _children(value, enters_objects=enters_objects)
+        pending += [(Path(path.root, (*path.steps, step)), part) for step, part in reversed(steps_and_parts)]
 
 
-def _children(value: Any, *, in_objects: bool) -> list[tuple[PathStep, Any]]:
+def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
     if is_instance(value, _OPAQUE):
         return []
@@ -423,55 +408,43 @@ def _children(value: Any, *, in_objects: bool) -> list[tuple[PathStep, Any]]:
             return [(PathStep("item", key), part) for key, part in value.items() if isinstance(key, str | int)]
         except Exception:  # noqa: BLE001 - a user's class
             return []
-    return [(PathStep("attribute", name), part) for name, part in _attributes(value, in_objects=in_objects).items()]
+    attributes = _attributes(value, enters_objects=enters_objects)
+    return [(PathStep("attribute", name), part) for name, part in attributes.items()]
 
 
-def _attributes(value: Any, *, in_objects: bool) -> dict[str, Any]:
-    """Return the attributes of a named tuple, partial, dataclass and, with ``in_objects``, of an object with state."""
+def _attributes(value: Any, *, enters_objects: bool) -> dict[str, Any]:
+    """Return the attributes of a named tuple, partial or dataclass and, with ``enters_objects``, of other objects."""
     if type(value) is partial:
         return {"func": value.func, "args": value.args, "keywords": value.keywords}
     if is_instance(value, tuple):
         return {name: getattr(value, name) for name in getattr(value, "_fields", ())}
-    if is_instance(value, torch.nn.Module) and in_objects:
+    if is_instance(value, torch.nn.Module) and enters_objects:
         public_attributes = {name: part for name, part in vars(value).items() if not name.startswith("_")}
         return {**dict(value.named_children()), **dict(value.named_buffers(recurse=False)), **public_attributes}
-    if is_instance(value, torch.optim.Optimizer) and in_objects:
+    if is_instance(value, torch.optim.Optimizer) and enters_objects:
         # The parameters and their state are tensors, which the run itself changes.
         groups = [{key: part for key, part in group.items() if key != "params"} for group in value.param_groups]
         return {"param_groups": groups}
-    is_user_object = in_objects and is_own(type(value)) and not _is_library_class(type(value))
+    is_user_object = enters_objects and is_user_class(type(value))
     if is_instance(value, torch.nn.Module) or not (is_dataclass(value) or is_user_object):
         return {}
     return {name: part for name, part in (attribute_of(value, "__dict__") or {}).items() if isinstance(name, str)}
 
 
-def _is_library_class(cls: type) -> bool:
-    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    return is_library(file or "")
-
-
-@dataclass(frozen=True)
-class AssignablePlace:
-    """A variable that can be read and assigned."""
-
-    read: Callable[[], Any]
-    write: Callable[[Any], None]
-
-
-def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, AssignablePlace]:
+def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, NamedPlace]:
     """Return the variables that a callable reads: its module, closure variables, globals of its functions."""
-    roots: dict[Root, AssignablePlace] = {}
+    roots: dict[Root, NamedPlace] = {}
     owner = owner_of(call)
     if not is_instance(owner, types.FunctionType | types.BuiltinFunctionType | type):
         root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
-        roots[root] = AssignablePlace(lambda: owner, _ignore)
+        roots[root] = fixed_place(root.name, owner)
     for name, value in arguments.named(call).items():
         if not is_instance(value, (*_PLAIN, torch.Tensor)):
             # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
-            roots[root] = AssignablePlace(partial(_identity, value), _ignore)
+            roots[root] = fixed_place(name, value)
     functions = 0
-    for item in reachable_objects(call, *arguments.args, *arguments.kwargs.values()):
+    for item in reachable_objects(call, *arguments.values()):
         if not is_instance(item, types.FunctionType) or not is_own(item) or is_library(item.__code__.co_filename):
             continue
         functions += 1
@@ -480,43 +453,19 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, As
         for name, cell in zip(item.__code__.co_freevars, item.__closure__ or (), strict=True):
             root = Root("closure", name, item.__qualname__)
             if name != "__class__" and _has_content(cell) and _is_state(cell.cell_contents):
-                roots.setdefault(root, AssignablePlace(partial(getattr, cell, "cell_contents"), _writer_of_cell(cell)))
+                roots.setdefault(root, cell_place(name, cell))
         scope = item.__globals__
         for name in _global_names(item.__code__):
             if name in scope and _is_state(scope[name]):
                 root = Root("global", name, str(scope.get("__name__")))
-                roots.setdefault(root, AssignablePlace(partial(scope.__getitem__, name), _writer_of_item(scope, name)))
+                roots.setdefault(root, item_place(name, scope, name))
     return roots
-
-
-def _identity(value: Any) -> Any:
-    return value
-
-
-def _ignore(_: Any) -> None:
-    """Assign nothing: the object stays in its place."""
-
-
-def _writer_of_cell(cell: types.CellType) -> Callable[[Any], None]:
-    def write(value: Any) -> None:
-        cell.cell_contents = value
-
-    return write
-
-
-def _writer_of_item(scope: dict[str, Any], name: str) -> Callable[[Any], None]:
-    def write(value: Any) -> None:
-        scope[name] = value
-
-    return write
 
 
 @lru_cache(maxsize=1000)
 def _global_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of the variables that code looks up globally; names of attributes are not among them."""
-    names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in _LOOKUPS}
-    inner_names = [_global_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return frozenset(names).union(*inner_names)
+    return frozenset(global_names(code, _LOOKUPS))
 
 
 def _has_content(cell: types.CellType) -> bool:

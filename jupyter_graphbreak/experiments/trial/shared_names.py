@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak.experiments.trial.assigned_attributes import is_user_module
-from jupyter_graphbreak.recording.targets import is_own, reachable_objects
+from jupyter_graphbreak.recording.targets import is_own, reachable_objects, with_inner_codes
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterator, Mapping
 
 #: A variable: the id of its original namespace, cell or owner, and its name there.
 VariableKey = tuple[int, str]
@@ -45,14 +45,18 @@ def top_level_names() -> frozenset[str]:
     return frozenset([*vars(builtins), *list(vars(sys.modules["__main__"]))])
 
 
-def global_names(code: types.CodeType, operations: tuple[str, ...] = ("LOAD", "STORE", "DELETE")) -> set[str]:
-    """Return the names of the globals that a function, or a function inside it, reads or writes."""
-    opnames = {f"{operation}_GLOBAL" for operation in operations}
-    names = {instr.argval for instr in dis.get_instructions(code) if instr.opname in opnames}
-    inner_names = [
-        global_names(constant, operations) for constant in code.co_consts if isinstance(constant, types.CodeType)
-    ]
-    return names.union(*inner_names)
+def global_names(
+    code: types.CodeType, opnames: Container[str] = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL"})
+) -> set[str]:
+    """Return the names of the globals that a function, or a function inside it, reads or writes.
+
+    Parameters
+    ----------
+    opnames : container of str
+        The instructions that count.
+    """
+    instructions = (instruction for inner in with_inner_codes(code) for instruction in dis.get_instructions(inner))
+    return {instruction.argval for instruction in instructions if instruction.opname in opnames}
 
 
 def functions_in(member: Any) -> Iterator[types.FunctionType]:
@@ -89,7 +93,7 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
         function = pending.pop()
         names = set(names_in(function.__code__))
         modules = [value for name in names if is_instance(value := function.__globals__.get(name), types.ModuleType)]
-        imported = dict.fromkeys(names_in(function.__code__, constants=True))
+        imported = dict.fromkeys(names_in(function.__code__, includes_strings=True))
         modules += [sys.modules[name] for name in imported if name in sys.modules and name != "__main__"]
         if "modules" in names:
             own_module = sys.modules.get(str(function.__globals__.get("__name__")))
@@ -113,19 +117,16 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
     return [(module, list(names)) for module, names in result.values()]
 
 
-def names_in(code: types.CodeType, *, constants: bool = False) -> Iterator[str]:
-    """Yield the names in code; with ``constants`` also its strings, which may name an imported module."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from names_in(constant, constants=constants)
-        elif constants and isinstance(constant, str):
-            yield constant
+def names_in(code: types.CodeType, *, includes_strings: bool = False) -> Iterator[str]:
+    """Yield the names in code and, with ``includes_strings``, its strings, which may name an imported module."""
+    for inner in with_inner_codes(code):
+        yield from inner.co_names
+        yield from (constant for constant in inner.co_consts if includes_strings and isinstance(constant, str))
 
 
 def named_loggers(code: types.CodeType) -> Iterator[logging.Logger]:
     """Yield the loggers that code names, as in ``logging.getLogger("training")``."""
     loggers = logging.root.manager.loggerDict
-    for name in names_in(code, constants=True):
+    for name in names_in(code, includes_strings=True):
         if isinstance(log := loggers.get(name), logging.Logger):
             yield log

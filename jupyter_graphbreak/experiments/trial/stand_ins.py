@@ -46,9 +46,9 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
     notify_listeners,
 )
 from jupyter_graphbreak.faults import finalize
-from jupyter_graphbreak.recording.targets import is_own
+from jupyter_graphbreak.recording.targets import is_user_class
 from jupyter_graphbreak.records.attributes import is_instance
-from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
+from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -230,16 +230,12 @@ def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:
     if (
         is_instance(value, io.IOBase)
         and not is_instance(value, io.StringIO | io.BytesIO)
-        and _is_user_class(type(value))
+        and is_user_class(type(value))
     ):
         return "file", _describe("uses the stream", value)
     if is_instance(value, memoryview) and is_instance(value.obj, mmap.mmap):
         return "file", "uses a file that is mapped into memory"
     return ("database", "uses an open database") if type(value).__module__ in _DATABASE_MODULES else None
-
-
-def _is_user_class(cls: type) -> bool:
-    return is_own(cls) and not is_library(getattr(sys.modules.get(cls.__module__), "__file__", None) or "")
 
 
 def _describe(description: str, value: Any) -> str:
@@ -302,34 +298,15 @@ def _make_special_method(name: str) -> Callable[..., Any]:
 
 
 _SPECIAL_METHODS = (
-    "__iter__",
-    "__next__",
-    "__enter__",
-    "__exit__",
-    "__call__",
-    "__len__",
-    "__setattr__",
-    "__delattr__",
-    "__getitem__",
-    "__setitem__",
-    "__delitem__",
-    "__contains__",
-)
+    "__iter__", "__next__", "__enter__", "__exit__", "__call__", "__len__", "__setattr__", "__delattr__",
+    "__getitem__", "__setitem__", "__delitem__", "__contains__",
+)  # fmt: skip
 for _name in _SPECIAL_METHODS:
     setattr(StandIn, _name, _make_special_method(_name))
 #: Attributes that may be read without an effect.
 _INFORMATIVE_ATTRIBUTES = (
-    "name",
-    "mode",
-    "closed",
-    "encoding",
-    "errors",
-    "newlines",
-    "family",
-    "type",
-    "proto",
-    "timeout",
-)
+    "name", "mode", "closed", "encoding", "errors", "newlines", "family", "type", "proto", "timeout",
+)  # fmt: skip
 
 
 def _stand_in_for(value: Any, kind: EffectKind, description: str) -> StandIn:

@@ -11,7 +11,7 @@ from jupyter_graphbreak._torch_compat.structured_trace import trace_logger
 from jupyter_graphbreak.records.package_paths import is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 #: The value of a part that cannot be read or does not exist.
 MISSING = object()
@@ -26,9 +26,9 @@ class Part(NamedTuple):
         The change to the part, worded as the rest of a sentence.
     read, write : callable
         Return the value, and restore it.
-    names : frozenset of str
+    names : collection of str
         The names that code must call or assign to change the part.
-    owners : frozenset of str
+    owners : collection of str
         The names that may own ``names``: the code must contain one of them; empty if ``names`` are unambiguous.
     is_assigned : bool
         Whether only an assignment changes the part, so that code that only reads it is not the cause.
@@ -37,14 +37,14 @@ class Part(NamedTuple):
     what: str
     read: Callable[[], Any]
     write: Callable[[Any], Any]
-    names: frozenset[str]
-    owners: frozenset[str] = frozenset()
+    names: Collection[str] = ()
+    owners: Collection[str] = ()
     is_assigned: bool = False
 
     def change(self, before: Any, after: Any) -> StateChange:
         """Return the description of a change to the part."""
         changed_names = before.changed_names(after) if isinstance(before, HandlerAttributes) else ()
-        return StateChange(self.what, self.names.union(changed_names), self.owners, self.is_assigned)
+        return StateChange(self.what, frozenset({*self.names, *changed_names}), self.owners, self.is_assigned)
 
 
 class StateChange(NamedTuple):
@@ -52,7 +52,7 @@ class StateChange(NamedTuple):
 
     what: str
     names: frozenset[str]
-    owners: frozenset[str]
+    owners: Collection[str] = ()
     is_assigned: bool = False
 
 
@@ -89,7 +89,9 @@ def attributes_of(items: Iterable[Any]) -> Attributes:
 
 def _further_attributes(item: Any, ignored: frozenset[str]) -> Identities:
     """Return the attributes of an object that are not ignored: names alternate with values; most loggers have none."""
-    return _NO_OBJECTS if vars(item).keys() <= ignored else Identities(_names_and_values(vars(item), ignored))
+    if vars(item).keys() <= ignored:
+        return _NO_OBJECTS
+    return Identities(part for name, value in vars(item).items() if name not in ignored for part in (name, value))
 
 
 def _ignored_attributes(item: Any) -> frozenset[str]:
@@ -101,10 +103,6 @@ def _ignored_attributes(item: Any) -> frozenset[str]:
         case logging.Handler():
             return _IGNORED_HANDLER_ATTRIBUTES
     return frozenset()
-
-
-def _names_and_values(attributes: dict[str, Any], ignored: frozenset[str]) -> list[Any]:
-    return [part for name, value in attributes.items() if name not in ignored for part in (name, value)]
 
 
 #: The attributes of loggers that other parts restore, or that are caches.
@@ -161,41 +159,37 @@ class Identities:
 _NO_OBJECTS = Identities(())
 
 
+#: The names with which code changes loggers.
+_LOGGING_NAMES = frozenset({
+    "addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig", "handlers",
+    "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter", "level",
+})  # fmt: skip
 #: The names with which code changes PyTorch's loggers.
 _PYTORCH_LOGGING_NAMES = frozenset(
     {"setLevel", "set_logs", "disabled", "propagate", "level", "handlers", "addHandler", "removeHandler"}
 )
-
-
 _LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - there is no public name
 
 
 def logging_parts() -> Iterator[Part]:
     """Yield the parts of the state that belong to ``logging``."""
-    owners = frozenset({"logging"})
-    yield Part("sets attributes of a logger", _logger_attributes, restore_attributes, frozenset({"setattr"}))
-    yield Part("disables log records", lambda: logging.root.manager.disable, logging.disable,
-               frozenset({"disable"}), owners)  # fmt: skip
-    yield Part("sets the class of log records", identity_reader(logging.getLogRecordFactory),
-               identity_writer(logging.setLogRecordFactory), frozenset({"setLogRecordFactory"}))  # fmt: skip
-    yield Part("sets the class of loggers", identity_reader(logging.getLoggerClass),
-               identity_writer(logging.setLoggerClass), frozenset({"setLoggerClass"}))  # fmt: skip
-    yield Part(  # this part has no names, because a new logger is not an effect
-        "creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers, frozenset(),
-    )  # fmt: skip
-    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
-               frozenset({"addLevelName"}))  # fmt: skip
+    yield Part("sets attributes of a logger", _logger_attributes, restore_attributes, ("setattr",))
     yield Part(
-        "changes loggers",
-        _logger_states,
-        _restore_loggers,
-        frozenset({"addHandler", "removeHandler", "setLevel", "addFilter", "removeFilter", "basicConfig", "dictConfig",
-                   "handlers", "filters", "propagate", "disabled", "captureWarnings", "setFormatter", "formatter",
-                   "level"}),
-    )  # fmt: skip
-    yield Part("sets PyTorch's loggers", _pytorch_loggers, _restore_pytorch_loggers, _PYTORCH_LOGGING_NAMES)
+        "disables log records", lambda: logging.root.manager.disable, logging.disable, ("disable",), ("logging",)
+    )
+    yield Part("sets the class of log records", identity_reader(logging.getLogRecordFactory),
+               identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
+    yield Part("sets the class of loggers", identity_reader(logging.getLoggerClass),
+               identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
+    # This part has no names, because a new logger is not an effect.
+    yield Part("creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers)
+    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
+               ("addLevelName",))  # fmt: skip
+    yield Part("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
+    yield Part("sets PyTorch's loggers", lambda: _LoggerSettings(_LOGGERS.of_pytorch()), _restore_pytorch_loggers,
+               _PYTORCH_LOGGING_NAMES)  # fmt: skip
     yield Part("sets attributes of a log handler", _handler_attributes, restore_attributes,
-               frozenset({"setattr", "set_name", "setStream", "setTarget"}))  # fmt: skip
+               ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
 
 
 def _logger_attributes() -> Attributes:
@@ -262,11 +256,6 @@ class _LoggerSettings:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _pytorch_loggers() -> _LoggerSettings:
-    """Return the settings of PyTorch's own loggers."""
-    return _LoggerSettings(_LOGGERS.of_pytorch())
-
-
 def _restore_pytorch_loggers(before: _LoggerSettings) -> None:
     for log, (level, disabled, propagate, *handlers) in before.by_logger().items():
         if log.level != level:
@@ -325,13 +314,10 @@ def _logger_states() -> dict[Any, tuple[Any, ...]]:
     # Most loggers have no handlers and no filters.
     state = {log: (log.level, log.disabled, log.propagate, Identities(log.handlers) if log.handlers else _NO_OBJECTS,
                    Identities(log.filters) if log.filters else _NO_OBJECTS,
-                   list(map(_handler_state, log.handlers)))
+                   [(handler.level, Identities([handler.formatter]), Identities(handler.filters))
+                    for handler in log.handlers])
              for log in _LOGGERS.outside_pytorch()}  # fmt: skip
     return _LoggerStates(state)
-
-
-def _handler_state(handler: Any) -> tuple[Any, ...]:
-    return handler.level, Identities([handler.formatter]), Identities(handler.filters)
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):

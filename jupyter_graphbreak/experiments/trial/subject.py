@@ -20,6 +20,7 @@ from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_t
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.swapped_places import MISSING, SwappedPlace
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
+from jupyter_graphbreak.recording.targets import closure_values
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ if TYPE_CHECKING:
 
 def _has_weak_reference(function: types.FunctionType) -> bool:
     """Return whether a function has a closure variable that is a weak reference."""
-    for cell in function.__closure__ or ():
-        with contextlib.suppress(ValueError):  # the cell is empty
-            if is_instance(cell.cell_contents, weakref.ReferenceType):
-                return True
-    return False
+    return any(is_instance(value, weakref.ReferenceType) for value in closure_values(function))
 
 
 def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> types.FunctionType:
@@ -53,8 +50,8 @@ def _with_copied_closure(function: types.FunctionType, memo: dict[Any, Any]) -> 
 class Subject:
     """A callable that leaves no trace when it runs: the functions, closures, globals and modules behind it are copies.
 
-    The copied code objects are new, so Dynamo has compiled none of them. Methods of classes are not copied; the globals
-    they read are swapped for copies while a program runs, see :meth:`activated`.
+    The copied code objects are new, so Dynamo has compiled none of them. Most methods of classes are not copied; the
+    globals they read are swapped for copies while a program runs, see :meth:`activated`.
 
     Parameters
     ----------
@@ -62,9 +59,9 @@ class Subject:
         A function, a method, a module or another callable object.
     arguments : Arguments, optional
         The arguments of the calls. They are copied with the rest, so shared objects and shared memory stay shared.
-    blocks : MemoryProvider, optional
+    memory_provider : MemoryProvider, optional
         The copies of large memory, for a copy that is kept and never runs.
-    kept : KeptNames, optional
+    kept_names : KeptNames, optional
         The values that names referred to when the copied function was called; by default, those of the entry that runs.
 
     Attributes
@@ -117,7 +114,7 @@ class Subject:
         #: Copies of the filters of loggers, by the ids of the originals.
         self.filters = copier.copy_filters()
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
-        copies = () if self.arguments is None else (*self.arguments.args, *self.arguments.kwargs.values())
+        copies = () if self.arguments is None else self.arguments.values()
         self._uncopied = UncopiedCode(copier, kept_names.values, roots, copies)
         self.assigned = self._uncopied.assigned
         if memory_provider is not None:
@@ -199,9 +196,8 @@ class Subject:
         """Return arguments in which values are replaced with this subject's copies of them."""
         if self._original_arguments is None or self.arguments is None:
             return arguments
-        originals = (*self._original_arguments.args, *self._original_arguments.kwargs.values())
-        copies = (*self.arguments.args, *self.arguments.kwargs.values())
-        copies_by_id = {id(value): copy for value, copy in zip(originals, copies, strict=True)}
+        pairs = zip(self._original_arguments.values(), self.arguments.values(), strict=True)
+        copies_by_id = {id(value): copy for value, copy in pairs}
         return arguments.mapped(lambda value: copies_by_id.get(id(value), value))
 
     def detach_changed_memory(self) -> None:
@@ -287,6 +283,6 @@ def _is_variable(value: Any) -> bool:
     return type(value) in {bool, int, float, str, torch.Tensor}
 
 
-def _write_all(writes: list[Callable[[Any], None]], value: Any) -> None:
-    for write in writes:
+def _write_all(setters: list[Callable[[Any], None]], value: Any) -> None:
+    for write in setters:
         write(value)

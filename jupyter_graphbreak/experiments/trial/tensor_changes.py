@@ -6,7 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,19 +22,20 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 _HUGE = 1e9
 
 
-def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change) -> Change:
-    """Return a change that applies ``otherwise`` to tensors for which a condition is true, and ``change`` to others."""
-    return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
-
-
 def unchanged(value: torch.Tensor) -> torch.Tensor:
     """Return the tensor unchanged."""
     return value
 
 
-def is_not_in(ids: set[int], value: torch.Tensor) -> bool:
-    """Return whether a tensor has none of the given ids."""
-    return id(value) not in ids
+def unless(condition: Callable[[torch.Tensor], bool], change: Change, otherwise: Change = unchanged) -> Change:
+    """Return a change that applies ``otherwise`` to tensors for which a condition is true, and ``change`` to others."""
+    return lambda tensor: otherwise(tensor) if condition(tensor) else change(tensor)
+
+
+def only_for(tensors: Iterable[torch.Tensor], change: Change) -> Change:
+    """Return a change that applies to the given tensors only."""
+    ids = set(map(id, tensors))
+    return lambda tensor: change(tensor) if id(tensor) in ids else tensor
 
 
 def rolled(value: torch.Tensor) -> torch.Tensor:

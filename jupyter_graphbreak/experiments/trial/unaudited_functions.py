@@ -28,6 +28,7 @@ from jupyter_graphbreak._torch_compat.process_settings import (
 from jupyter_graphbreak.experiments.trial import extension_files
 from jupyter_graphbreak.experiments.trial.code_roles import is_called_by_user
 from jupyter_graphbreak.experiments.trial.descriptors import made_descriptors
+from jupyter_graphbreak.experiments.trial.extension_files import once_per_function, with_announcement
 from jupyter_graphbreak.experiments.trial.side_effects import (
     COMMUNICATES,
     SCHEDULES,
@@ -47,6 +48,7 @@ from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from jupyter_graphbreak.report.schema import EffectKind
 
@@ -159,19 +161,9 @@ _MAKE_DESCRIPTORS = (
 _USE_DESCRIPTOR = ("read", "readv", "lseek", "close", "set_blocking", "set_inheritable")
 #: Methods of IPython's shell that change the notebook's variables or run code.
 _SHELL_METHODS = (
-    "push",
-    "drop_by_id",
-    "del_var",
-    "reset",
-    "ex",
-    "run_cell",
-    "run_line_magic",
-    "run_cell_magic",
-    "system",
-    "set_next_input",
-    "set_custom_exc",
-    "register_magic_function",
-)
+    "push", "drop_by_id", "del_var", "reset", "ex", "run_cell", "run_line_magic", "run_cell_magic", "system",
+    "set_next_input", "set_custom_exc", "register_magic_function",
+)  # fmt: skip
 #: The attributes of IPython's shell that contain the notebook's names.
 _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 _FORGET_CACHED_ATTRIBUTES = ctypes.pythonapi.PyType_Modified
@@ -383,28 +375,9 @@ def announced_sleep() -> Iterator[None]:
         yield
 
 
-def _once_per_function(make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
-    """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
-    replacements: dict[tuple[Any, ...], tuple[Any, Callable[..., Any]]] = {}
-
-    def cached(original: Callable[..., Any], *details: str) -> Callable[..., Any]:
-        key = (id(original), *details)
-        if key not in replacements:
-            # The original is kept, so that no other object gets its id.
-            replacements[key] = original, make(original, *details)
-        return replacements[key][1]
-
-    return cached
-
-
-@_once_per_function
+@once_per_function
 def _announcing(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def announce(*args: Any, **kwargs: Any) -> Any:
-        notify_listeners(kind, description, sys._getframe(1))  # noqa: SLF001 - there is no public function
-        return original(*args, **kwargs)
-
-    return disable_dynamo(announce)
+    return with_announcement(original, lambda _, __, frame: notify_listeners(kind, description, frame))
 
 
 #: The methods with which code uses a log handler directly. Trials capture the records of loggers before handlers do.
@@ -419,47 +392,40 @@ def _handler_methods() -> Iterator[tuple[Any, str]]:
                 yield from ((cls, name) for name in _HANDLER_METHODS if name in vars(cls))
 
 
-@_once_per_function
+@once_per_function
 def _announcing_by_user(original: Callable[..., Any], kind: EffectKind, description: str) -> Callable[..., Any]:
     """Return a function that announces the calls that user code makes, but not those that libraries make."""
 
-    @functools.wraps(original)
-    def announce(*args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)  # noqa: SLF001 - there is no public function
+    def announce(_: tuple[Any, ...], __: dict[str, Any], frame: FrameType) -> None:
         if is_called_by_user(frame):
             notify_listeners(kind, description, frame)
-        return original(*args, **kwargs)
 
-    return disable_dynamo(announce)
+    return with_announcement(original, announce)
 
 
-@_once_per_function
+@once_per_function
 def _announcing_import(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def announce(name: str, *args: Any, **kwargs: Any) -> Any:
+    def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
         if is_in_trial():
-            handle_import(name, sys._getframe(1))  # noqa: SLF001 - there is no public function
-        return original(name, *args, **kwargs)
+            handle_import(args[0] if args else kwargs["name"], frame)
 
-    return disable_dynamo(announce)
+    return with_announcement(original, announce)
 
 
-@_once_per_function
+@once_per_function
 def _announcing_mapping(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that announces memory mappings that write to their file; other mappings have no effect."""
 
-    @functools.wraps(original)
-    def announce(*args: Any, **kwargs: Any) -> Any:
+    def announce(args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> None:
         path, is_shared = [*args, None, None][:2]
         if kwargs.get("shared", is_shared):
             description = f"maps the file {short_text(kwargs.get('filename', path))} into memory"
-            notify_listeners("file", description, sys._getframe(1))  # noqa: SLF001 - as above
-        return original(*args, **kwargs)
+            notify_listeners("file", description, frame)
 
-    return disable_dynamo(announce)
+    return with_announcement(original, announce)
 
 
-@_once_per_function
+@once_per_function
 def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call_and_note(*args: Any, **kwargs: Any) -> Any:
@@ -475,7 +441,7 @@ def _noting_descriptors(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(call_and_note)
 
 
-@_once_per_function
+@once_per_function
 def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     closes = original.__name__ == "close"
 
@@ -494,16 +460,14 @@ def _announcing_use(original: Callable[..., Any]) -> Callable[..., Any]:
     return disable_dynamo(use)
 
 
-@_once_per_function
+@once_per_function
 def _announcing_path(original: Callable[..., Any], description: str) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def announce(*args: Any, **kwargs: Any) -> Any:
+    def announce(args: tuple[Any, ...], _: dict[str, Any], frame: FrameType) -> None:
         path = next((arg for arg in args if isinstance(arg, str | bytes | os.PathLike)), None)
         if path is not None:
-            notify_listeners("file", f"{description} {short_text(path)}", sys._getframe(1))  # noqa: SLF001 - there is no public function
-        return original(*args, **kwargs)
+            notify_listeners("file", f"{description} {short_text(path)}", frame)
 
-    return disable_dynamo(announce)
+    return with_announcement(original, announce)
 
 
 def _load_replaceable(name: str) -> None:

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     sets_attributes,
 )
 from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
-from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function, is_library_type
+from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, is_data
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
@@ -45,7 +45,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     part_place,
 )
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
-from jupyter_graphbreak.recording.targets import is_own, reachable_objects
+from jupyter_graphbreak.recording.targets import is_own, is_user_class, reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -56,12 +56,13 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.shared_names import VariableKey
 
 _LOGGING_MODULES = frozenset({"logging", "logging.handlers"})
+_ASSIGNING_INSTRUCTIONS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 #: Names in modules and classes that trials leave unchanged.
 _UNCHANGED_IN_MODULES = re.compile("__")
 _UNCHANGED_IN_CLASSES = re.compile("__annotations|__annotate|__abstractmethods__$|_abc_impl$|__dict__$|__weakref__$")
 #: Attributes with which ``ctypes`` describes classes, and which cannot be set again.
 _CTYPES_LAYOUT = frozenset({"_fields_", "_anonymous_", "_pack_", "_align_", "_layout_", "_length_", "_type_"})
-#: The lists of loggers and handlers that Python itself keeps; trials restore them.
+#: The lists among the attributes of loggers and handlers, which :mod:`.state_parts` restores.
 _LOGGING_LISTS = frozenset({"handlers", "filters", "buffer"})
 
 
@@ -75,8 +76,8 @@ class UncopiedCode:
     Parameters
     ----------
     copier : FunctionCopier
-        The copier of the functions; it receives the further places whose values are swapped.
-    kept : mapping
+        The copier of the functions. The places whose values are swapped are added to its places.
+    kept_values : mapping
         The values that variables referred to when the copied function was called.
     roots : list
         The copied objects from which the code is reached.
@@ -187,11 +188,11 @@ class UncopiedCode:
                 assigned.update(assigned_attributes(item))
                 user_functions.append(item)
                 origin = self._copier.origin(item.__globals__)
-                stored_globals.update((origin, name) for name in global_names(item.__code__, ("STORE", "DELETE")))
+                stored_globals.update((origin, name) for name in global_names(item.__code__, _ASSIGNING_INSTRUCTIONS))
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
                     functions.append((item, names))
-        destructible = [cls for cls in classes if _is_user_type(cls) and "__del__" in vars(cls)]
+        destructible = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
         self._destructor_effect = next(
             (effect for cls in destructible for effect in _effects_of_destructor(cls, user_functions)), None
         )
@@ -201,13 +202,13 @@ class UncopiedCode:
         swapped_keys = {(id(vars(module)), name) for module, names in swapped_in_modules for name in names}
         stored_globals |= self._callers_of(stored_globals, user_functions)
         methods = {
-            cls: self._swap_methods(cls, stored_globals) for cls in classes if stored_globals and _is_user_type(cls)
+            cls: self._swap_methods(cls, stored_globals) for cls in classes if stored_globals and is_user_class(cls)
         }
         self._swap_variables(functions, swapped_keys)
         classes.update((meta, None) for cls in list(classes) for meta in inspect.getmro(type(cls)))
         for cls in classes:
-            if _is_user_type(cls):
-                swapped = self._swap_attributes(cls, with_members=assigns_attributes)
+            if is_user_class(cls):
+                swapped = self._swap_attributes(cls, swaps_members=assigns_attributes)
                 swapped |= methods.get(cls, set())
                 self._namespaces.append((cls, frozenset(name for _, name in swapped)))
                 swapped_keys |= swapped
@@ -231,11 +232,11 @@ class UncopiedCode:
                     swapped_keys.add(place.key)
                     self._swap(place)
 
-    def _swap_attributes(self, cls: type, *, with_members: bool) -> set[tuple[int, str]]:
+    def _swap_attributes(self, cls: type, *, swaps_members: bool) -> set[tuple[int, str]]:
         """Swap the attributes of a class and, if requested, of an enumeration's members; return those swapped."""
         names = [name for name in vars(cls) if not name.startswith("__") and name not in _CTYPES_LAYOUT]
         names = [name for name in names if self._swap(attribute_place(cls, name))]
-        if with_members and issubclass(cls, enum.Enum):
+        if swaps_members and issubclass(cls, enum.Enum):
             for member in cls.__members__.values():
                 self._swap(attributes_place(f"{cls.__name__}.{member.name}", member))
         return {(id(cls), name) for name in names}
@@ -369,14 +370,10 @@ class UncopiedCode:
 def _effects_of_destructor(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
     """Yield the effect of functions that name a class with a destructor and are not its methods."""
     description = f"creates a {cls.__name__}, whose destructor may run later"
-    change = StateChange(description, frozenset({cls.__name__}), frozenset())
+    change = StateChange(description, frozenset({cls.__name__}))
     outside_functions = [
         function for function in functions if not function.__qualname__.startswith(f"{cls.__qualname__}.")
     ]
     place = find_changing_line(change, [function.__code__ for function in outside_functions], {})
     if place is not None:
         yield ObservedEffect("state", description, place)
-
-
-def _is_user_type(cls: type) -> bool:
-    return is_own(cls) and not is_library_type(cls)

@@ -81,11 +81,9 @@ def _calls_user_code(statement: ast.stmt, harmless: set[str]) -> bool:
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
             functions = [call.func for call in ast.walk(value) if isinstance(call, ast.Call)]
-        case ast.FunctionDef() | ast.AsyncFunctionDef():
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
             functions = [getattr(decorator, "func", decorator) for decorator in statement.decorator_list]
-        case ast.ClassDef():
-            functions = [getattr(decorator, "func", decorator) for decorator in statement.decorator_list]
-            functions += [base for base in statement.bases if _registers_subclasses(base)]
+            functions += [base for base in getattr(statement, "bases", ()) if _registers_subclasses(base)]
         case _:
             return False
     return any(
@@ -110,14 +108,11 @@ def _registers_subclasses(base: ast.expr) -> bool:
         cls = getattr(module, "__dict__", {}).get(name)
         if isinstance(cls, type) and cls.__module__ == module.__name__:
             hooks = [vars(part).get("__init_subclass__") for part in cls.__mro__]
-            codes = [getattr(hook, "__func__", None) for hook in hooks] + [getattr(type(cls), "__init__", None)]
-            if any(code is not None and not is_library(code.co_filename) for code in map(_code_of, codes)):
+            functions = [*(getattr(hook, "__func__", None) for hook in hooks), getattr(type(cls), "__init__", None)]
+            codes = (getattr(function, "__code__", None) for function in functions)
+            if any(code is not None and not is_library(code.co_filename) for code in codes):
                 return True
     return False
-
-
-def _code_of(function: object) -> CodeType | None:
-    return getattr(function, "__code__", None)
 
 
 def _defined_names(statement: ast.stmt) -> Iterator[str]:

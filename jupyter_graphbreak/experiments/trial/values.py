@@ -92,7 +92,7 @@ def difference(
     expected: Any,
     actual: Any,
     *,
-    values: bool = True,
+    compares_values: bool = True,
     varying: Collection[str] = (),
     root: str = "",
     largest: float = 0.0,
@@ -106,7 +106,7 @@ def difference(
     ----------
     expected, actual : object
         The results to compare.
-    values : bool
+    compares_values : bool
         Whether to compare values, or only types and shapes, as for random numbers.
     varying : collection of str
         Places at which plain values are not compared, see :func:`varying_places`.
@@ -116,7 +116,9 @@ def difference(
         The largest number among results that are computed together, such as all gradients. If the terms of a result
         cancel, only rounding is left.
     """
-    first = _Comparison(values=values, varying=varying, largest=largest).find_difference(expected, actual, root)
+    first = _Comparison(compares_values=compares_values, varying=varying, largest=largest).find_difference(
+        expected, actual, root
+    )
     if first is None:
         return None
     place, text = _place_name(first[0]), first[1]
@@ -147,7 +149,7 @@ def varying_places(one: Mapping[str, Any], other: Mapping[str, Any]) -> frozense
     one, other : mapping
         The results of both runs, by name. A place begins with its name.
     """
-    comparison = _Comparison(values=True, collects=True)
+    comparison = _Comparison(compares_values=True, collects=True)
     for name in one.keys() & other.keys():
         comparison.find_difference(one[name], other[name], name)
     return frozenset(comparison.varying)
@@ -180,11 +182,11 @@ class _Comparison:
     """
 
     def __init__(
-        self, *, values: bool, varying: Collection[str] = (), collects: bool = False, largest: float = 0.0
+        self, *, compares_values: bool, varying: Collection[str] = (), collects: bool = False, largest: float = 0.0
     ) -> None:
         self.varying = set(varying)
         self._largest = largest
-        self._values = values
+        self._compares_values = compares_values
         self._collects = collects
         self._seen: set[tuple[int, int]] = set()
 
@@ -263,7 +265,7 @@ class _Comparison:
             return self._find_in_attributes(expected, actual, place, depth)
         else:
             is_equal = _is_equal(expected, actual)
-        if is_equal or not self._values or self._varies(place):
+        if is_equal or not self._compares_values or self._varies(place):
             return None
         return place, f"{show(actual)} instead of {show(expected)}"
 
@@ -283,7 +285,7 @@ class _Comparison:
             return f"shape {list(shape_of(actual))} instead of {list(shape_of(expected))}"
         if expected.dtype != actual.dtype:
             return f"{actual.dtype} instead of {expected.dtype}"
-        if not self._values:
+        if not self._compares_values:
             return None
         expected, actual = expected.detach(), actual.detach()
         try:
@@ -307,7 +309,7 @@ class _Comparison:
         try:
             numpy.testing.assert_allclose(actual, expected, rtol=1.3e-6, atol=1e-5)
         except AssertionError:
-            return f"{show(actual)} instead of {show(expected)}" if self._values else None
+            return f"{show(actual)} instead of {show(expected)}" if self._compares_values else None
         except TypeError:
             return None
         return None
@@ -398,14 +400,12 @@ def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | byte
 def _is_same_kind(expected: Any, actual: Any) -> bool:
     """Return whether two objects can be compared by value: same type, both sequences or both mappings."""
     kinds = type(expected), type(actual)
-    if kinds[0] is kinds[1] or (all(kind.__module__ == "unittest.mock" for kind in kinds) and _are_alike(*kinds)):
+    if kinds[0] is kinds[1]:
         return True
+    # Each mock has a class of its own.
+    if all(kind.__module__ == "unittest.mock" for kind in kinds):
+        return len({(kind.__qualname__, kind.__bases__) for kind in kinds}) == 1
     return any(is_instance(expected, kind) and is_instance(actual, kind) for kind in (list | tuple, Mapping))
-
-
-def _are_alike(one: type, other: type) -> bool:
-    """Return whether two classes have the same name and bases: each mock has a class of its own."""
-    return (one.__qualname__, one.__bases__) == (other.__qualname__, other.__bases__)
 
 
 def _describe_kind(value: Any) -> str:

@@ -34,7 +34,7 @@ def result(fn: Any, *args: Any, seed: int = 0, gradients: bool = True) -> Result
     with sandboxed():
         subject = Subject(fn, Arguments(*args))
         assert subject.arguments is not None
-        return run(subject.call, subject, subject.arguments, seed, gradients=gradients)
+        return run(subject.call, subject, subject.arguments, seed, runs_backward=gradients)
 
 
 def compared(original: Any, changed: Any, *args: Any) -> list[Difference]:
@@ -396,7 +396,7 @@ def test_each_difference_is_reported_alone(name: str) -> None:
 def test_signs_of_zeros_are_compared_on_request() -> None:
     original, changed = result(lambda x: x * -1, torch.zeros(2)), result(lambda x: x * 1, torch.zeros(2))
     assert differences(original, changed) == []
-    (found,) = differences(original, changed, signs_of_zero=True)
+    (found,) = differences(original, changed, compares_signs_of_zero=True)
     assert (found.kind, found.is_acceptable) == ("sign of zero", True)
 
 
@@ -458,9 +458,9 @@ def test_without_values_only_shapes_and_presence_count() -> None:
     args = leaf(1, 1, 1)
     pair = result(noisy, args), result(noisy, args, seed=1)
     assert {item.kind for item in differences(*pair)} == {"value", "printed", "random state"}
-    assert differences(*pair, values=False) == []
+    assert differences(*pair, compares_values=False) == []
     silent = result(lambda x: x * torch.rand(3), args)
-    assert [item.kind for item in differences(pair[0], silent, values=False)] == ["printed"]
+    assert [item.kind for item in differences(pair[0], silent, compares_values=False)] == ["printed"]
 
 
 @pytest.mark.parametrize(

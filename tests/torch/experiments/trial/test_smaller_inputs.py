@@ -11,8 +11,7 @@ import torch
 from jupyter_graphbreak.experiments.trial import reference
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.reference import Reference
-from jupyter_graphbreak.experiments.trial.smaller_inputs import shrinkable_sizes, shrunk
+from jupyter_graphbreak.experiments.trial.reference import Reference, shrinkable_sizes, shrunk
 
 
 def test_a_batch_shrinks_to_a_size_that_no_other_dimension_has() -> None:

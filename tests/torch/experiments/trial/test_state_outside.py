@@ -430,7 +430,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str,
 
 def trial(step: Callable[..., Any]) -> None:
     subject = Subject(step)
-    run(subject.call, subject, Arguments(torch.ones(3)), gradients=False)
+    run(subject.call, subject, Arguments(torch.ones(3)), runs_backward=False)
 
 
 @pytest.mark.parametrize("case", STOPPED)

@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.remedies import own_edits
 from jupyter_graphbreak.experiments.remedies.application import CannotApplyError
-from jupyter_graphbreak.experiments.remedies.change import Change, apply_edits, code_of, edits_of, patch_of
+from jupyter_graphbreak.experiments.remedies.change import (
+    Change,
+    apply_edits,
+    code_of,
+    edits_of,
+    merged_change,
+    patch_of,
+)
 from jupyter_graphbreak.experiments.remedies.own_edits import require_literal
 from jupyter_graphbreak.experiments.remedies.search import (
-    _merged_change,
     _only_extends_settings,
     _without_subsumed_settings,
 )
@@ -65,13 +71,13 @@ def test_an_edit_of_a_different_text_is_refused() -> None:
 def test_changes_of_different_lines_are_merged(old: str, first: str, second: str) -> None:
     original = {"s1": old}
     one, other = Change({"s1": first}), Change({"s1": second})
-    merged = _merged_change(original, one, other)
+    merged = merged_change(original, one, other)
     if merged is None:
         return
     edits = {*edits_of(original, one), *edits_of(original, other)}
     ordered = sorted(edits, key=lambda edit: (edit.first_line, edit.last_line))
     assert merged.texts["s1"] == apply_edits(old, ordered)
-    both = _merged_change(original, other, one)
+    both = merged_change(original, other, one)
     assert both is not None
     assert both.texts == merged.texts
 
@@ -79,18 +85,18 @@ def test_changes_of_different_lines_are_merged(old: str, first: str, second: str
 def test_changes_of_the_same_lines_are_not_merged() -> None:
     original = {"s1": "a\nb\nc"}
     one, other = Change({"s1": "a\nX\nc"}), Change({"s1": "a\nY\nc"})
-    assert _merged_change(original, one, other) is None
+    assert merged_change(original, one, other) is None
     before = Change({"s1": "a\nnew\nb\nc"})
     after = Change({"s1": "a\nother\nb\nc"})
-    assert _merged_change(original, before, after) is None, "which of two insertions comes first is not known"
+    assert merged_change(original, before, after) is None, "which of two insertions comes first is not known"
 
 
 def test_settings_are_merged_unless_they_contradict_each_other() -> None:
     flag, off = Change(settings={FLAG: True}), Change(settings={FLAG: False})
-    assert _merged_change({}, flag, off) is None
-    both = _merged_change({}, Change(settings={SAID: ["builtins.print"]}), Change(settings={SAID: ["warnings.warn"]}))
+    assert merged_change({}, flag, off) is None
+    both = merged_change({}, Change(settings={SAID: ["builtins.print"]}), Change(settings={SAID: ["warnings.warn"]}))
     assert both == Change(settings={SAID: ["builtins.print", "warnings.warn"]})
-    assert _merged_change({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
+    assert merged_change({}, Change(compiles_itself=True), Change(compiles_itself=True)) is None
 
 
 def test_proposals_extend_a_change() -> None:

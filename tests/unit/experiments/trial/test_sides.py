@@ -7,12 +7,8 @@ import builtins
 
 import pytest
 
-from jupyter_graphbreak.experiments.remedies.original import (
-    RECORDER_NAME,
-    ConditionRange,
-    instrumented_text,
-    record_sides,
-)
+from jupyter_graphbreak.experiments.families.proposal import Condition
+from jupyter_graphbreak.experiments.remedies.original import RECORDER_NAME, instrumented_text, record_sides
 
 TEXT = """
 def f(x, ä="ü"):
@@ -26,16 +22,14 @@ def f(x, ä="ü"):
 """
 
 
-def conditions(text: str) -> list[ConditionRange]:
+def conditions(text: str) -> dict[int, Condition]:
     nodes = [node.test for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If | ast.IfExp | ast.While)]
-    found = [ConditionRange(node.lineno, node.col_offset, *end(node)) for node in nodes]
-    return sorted(found, key=lambda test: (test.line, test.column))
+    tests = [Condition.of("", node) for node in nodes]
+    return dict(enumerate(sorted(tests, key=lambda test: (test.line, test.column))))
 
 
-def end(node: ast.expr) -> tuple[int, int]:
-    assert node.end_lineno is not None
-    assert node.end_col_offset is not None
-    return node.end_lineno, node.end_col_offset
+def condition(column: int, end_column: int) -> Condition:
+    return Condition("", 1, column, 1, end_column)
 
 
 def test_both_sides_are_noted_over_several_runs() -> None:
@@ -60,21 +54,16 @@ def test_lines_stay_where_they_are() -> None:
 @pytest.mark.parametrize(
     ("text", "tests"),
     [
-        ("a if b else c", [ConditionRange(1, 0, 1, 13), ConditionRange(1, 5, 1, 6)]),
+        ("a if b else c", [condition(0, 13), condition(5, 6)]),
         (
             "b if b else b",
-            [
-                ConditionRange(1, 0, 1, 13),
-                ConditionRange(1, 0, 1, 1),
-                ConditionRange(1, 12, 1, 13),
-                ConditionRange(1, 5, 1, 6),
-            ],
+            [condition(0, 13), condition(0, 1), condition(12, 13), condition(5, 6)],
         ),
-        ("b", [ConditionRange(1, 0, 1, 1)]),
+        ("b", [condition(0, 1)]),
     ],
 )
-def test_nested_conditions_are_noted(text: str, tests: list[ConditionRange]) -> None:
-    changed = instrumented_text(text, tests)
+def test_nested_conditions_are_noted(text: str, tests: list[Condition]) -> None:
+    changed = instrumented_text(text, dict(enumerate(tests)))
     with record_sides() as taken:
         value = eval(changed, {"a": 1, "b": 2, "c": 0})  # noqa: S307 - our own text
     assert value is True
@@ -94,7 +83,7 @@ def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
             raise ValueError("ambiguous")
 
     asked = Asked()
-    changed = instrumented_text("1 if asked else 2", [ConditionRange(1, 5, 1, 10)])
+    changed = instrumented_text("1 if asked else 2", {0: condition(5, 10)})
     with record_sides() as taken:
         assert eval(changed, {"asked": asked}) == 2  # noqa: S307 - our own text
     with record_sides(), pytest.raises(ValueError, match="ambiguous"):
@@ -103,7 +92,7 @@ def test_the_value_is_tested_once_and_its_errors_are_raised() -> None:
 
 
 def test_the_evaluation_of_code_that_is_no_test_is_noted_and_its_value_is_kept() -> None:
-    changed = instrumented_text("[b for _ in a]", [ConditionRange(1, 1, 1, 2, is_test=False)])
+    changed = instrumented_text("[b for _ in a]", {0: Condition("", 1, 1, 1, 2, sides=())})
     with record_sides() as taken:
         assert eval(changed, {"a": [], "b": 2}) == []  # noqa: S307 - our own text
         assert not taken

@@ -450,6 +450,13 @@ def issue_139603(compiler: Compiler) -> Tensor:
     return compiler(forked)(torch.ones(1))
 
 
+def issue_188225(compiler: Compiler) -> Tensor:
+    def shifted(x: Tensor) -> Tensor:
+        return x + torch.arccosh(torch.log2(torch.full((2, 2), 0.5))).softmax(-1).nan_to_num(1.0)
+
+    return compiler(shifted)(torch.ones(2, 2))
+
+
 def issue_189830(compiler: Compiler) -> str:
     def progress(x: Tensor, step: int) -> str:
         return f"step {step}: {x.sum().item():.3f}"

@@ -558,7 +558,7 @@ def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
         parts += [_in_short([example]), *_example(example, alone=True)]
     elif entry.advice:
         parts += ["## What to do", _sentence(entry.advice)]
-    more = "- [](../compile_time.md#a-cache-that-is-not-used-each-start-compiles-again)\n- [](../cost.md#what-makes-the-first-call-slow)"
+    more = "- [](../compile_time.md#a-cache-that-is-not-used)\n- [](../cost.md#what-makes-the-first-call-slow)"
     return _assembled([*parts, "## More", more])
 
 

@@ -82,22 +82,22 @@ The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothi
 AssertionError: Node slice_948 was invalid, but is output | messages#gradients-inference-mode | set the dropout to 0
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
-RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | Triton 3.3
-torch.compile on an Ascend NPU, on a TPU, on Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | get_npu_backend
+RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
+an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
 Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
 type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
-PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | .triton/cache
-UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | English language pack
+PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
+UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
-second start still slow, autograd cache bypass | compile_time#a-cache-that-is-not-used-each-start-compiles-again | no cache
+second start still slow, autograd cache bypass | compile_time#a-cache-that-is-not-used | no cache
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
@@ -122,7 +122,7 @@ TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-t
 what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
 which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
-results differ from eager, dropout differs | cost#different-results-is-the-compiled-result-right | same copies
+results differ from eager, dropout differs | cost#results-that-differ | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
@@ -156,10 +156,10 @@ fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-func
 raise an error if a CUDA graph is skipped | gpu#skipping-cudagraphs-the-reasons | cudagraph_or_error
 specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
-bf16 results differ from eager, which setting? | cost#different-results-is-the-compiled-result-right | emulate_precision_casts
-Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | Build Tools
-Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | python3-dev
-no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | triton-windows
+bf16 results differ from eager, which setting? | cost#results-that-differ | emulate_precision_casts
+Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build Tools
+Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
+no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
@@ -183,8 +183,8 @@ kornia augmentation breaks the graph | libraries#kornia-monai-openclip-speechbra
 MONAI MetaTensor recompiles, sliding window inference | libraries#kornia-monai-openclip-speechbrain | as_tensor()
 pyro SVI with torch.compile | libraries#pyro-gpytorch-botorch | net.compile()
 jagged tensors with flex_attention, padding | libraries#flex-attention-block-masks | pack them into one row
-torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | 3.5
-Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | driver
+torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler-no-triton | 3.5
+Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler-no-triton | driver
 torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
@@ -200,7 +200,7 @@ disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a ba
 fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all branches
 compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`
 when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-start | before the first call
-a dropped tensor stays in memory behind a break | cost#del-in-compiled-code-and-memory-that-a-break-holds | has dropped them
+a dropped tensor stays in memory behind a break | cost#del-and-memory-that-a-break-holds | has dropped them
 a detector: what do I compile? | libraries#detectors | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 non-empty donated buffers | messages#gradients-inference-mode | donated_buffer = False
@@ -216,7 +216,7 @@ arguments that are views of one another | messages#custom-operators | ViewMeta
 OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
 PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
 CppCompileError | messages#generated-code-triton | g++ 8.3
-Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | Apple's GPU
+Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
@@ -226,15 +226,15 @@ Trainer with a compiled model: no metrics | libraries#transformers | The batch r
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
 LayerDrop: is the random choice fixed? | questions#results | drawn in each call
-rows differ with the size of the batch | cost#different-results-is-the-compiled-result-right | size of its batch
+rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
 first request of a server is slow | compile_time#a-server-compile-before-the-first-request | guards check each
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
-an unrolled recurrent network | compile_time#a-loop-that-takes-long-to-compile-and-other-slow-starts | Make the body of the loop a function
-dynamic=True compiles for ever | compile_time#a-loop-that-takes-long-to-compile-and-other-slow-starts | Mark the dimension
+an unrolled recurrent network | compile_time#slow-to-compile-loops-many-shapes | Make the body of the loop a function
+dynamic=True compiles for ever | compile_time#slow-to-compile-loops-many-shapes | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
@@ -250,10 +250,10 @@ autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heur
 max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | libraries#graph-networks-pyg | add_self_loops=False
-higher loss when compiled | cost#different-results-is-the-compiled-result-right | emulate_precision_casts
+higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
-segmentation fault with torch.compile | errors#crashes-and-hangs-a-segmentation-fault-compiling-never-ends | faulthandler
-compiling never ends | errors#crashes-and-hangs-a-segmentation-fault-compiling-never-ends | dump_traceback_later
+segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
+compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
 device_map and accelerate's hooks | libraries#accelerate-offloading | turn offloading on first
@@ -313,8 +313,8 @@ try around an operation does not catch its error | errors#nothing-raises-but-the
 mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
 leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
 try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
-omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | brew install libomp
-a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | compute capability
+omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton | brew install libomp
+a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton | compute capability
 evaluation on rank 0 hangs the others | training#distributeddataparallel-compile-inside-or-outside | model.module
 error in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
@@ -463,7 +463,7 @@ x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argma
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
 an error in the second run only, cache | messages#files-caches-workers | delete the folder
-AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used-each-start-compiles-again | logs each hit
+AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
@@ -485,7 +485,7 @@ flash_attention_2 or sdpa | libraries#transformers | batches without padding
 random transforms of torchvision | libraries#torchvision-timm | in the `DataLoader`
 nms | libraries#detectors | torchvision.ops.nms
 torch.cuda.graph or reduce-overhead? | gpu#cuda-graphs | by hand
-does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | ROCm
+does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler-no-triton | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
 is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
@@ -495,8 +495,8 @@ the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic 
 does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
-Python.h: No such file | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | in the version of your Python
-cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | LIBRARY_PATH
+Python.h: No such file | in_a_notebook#no-gpu-no-compiler-no-triton | in the version of your Python
+cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler-no-triton | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
 np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
@@ -511,14 +511,14 @@ is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compi
 pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | runs compiled code as well
-go on without a compiler | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | disable=not works
+go on without a compiler | in_a_notebook#no-gpu-no-compiler-no-triton | disable=not works
 what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
 forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
 a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
 math.sqrt of a tensor | causes/gb0033 | Use the function of torch
 for layer in self.layers: does it break? | traced#modules-and-hooks | nn.ModuleList
 the random module in a model | traced#random-numbers-and-distributions | random.choice
-module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | came with 2.0
+module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler-no-triton | came with 2.0
 tv_tensors.Image breaks | libraries#torchvision-timm | as_subclass(torch.Tensor)
 LightningCLI | libraries#lightning-and-fabric | the network inside the module
 a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
@@ -550,9 +550,9 @@ ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y
 huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
 my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
 a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
-AOTAutograd's cache misses at each start | compile_time#a-cache-that-is-not-used-each-start-compiles-again | forward passes alone
-libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | ld.so.conf.d
-Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | unset `CC`
+AOTAutograd's cache misses at each start | compile_time#a-cache-that-is-not-used | forward passes alone
+libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler-no-triton | ld.so.conf.d
+Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | unset `CC`
 Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job | save_cache_artifacts
 regional compilation of accelerate runs nothing | libraries#accelerate-offloading | up to 1.14
 FSDP and a compiled all-to-all hang | logs#prevent-ranks-from-hanging | on each rank
@@ -568,8 +568,8 @@ RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy
 Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages#generated-code-triton | --gpu-only
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
-CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | one that is too new
-tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | include
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler-no-triton | one that is too new
+tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler-no-triton | include
 torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
 uid not found in a container | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
@@ -579,7 +579,7 @@ is_key_in_tls AssertionError with reduce-overhead | messages#cuda-graphs | from 
 compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
-0 active drivers | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | sees no GPU
+0 active drivers | in_a_notebook#no-gpu-no-compiler-no-triton | sees no GPU
 the same result in each run? | cost#random-numbers-and-dropout | left on
 which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
 torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
@@ -596,19 +596,19 @@ each length compiles again under accelerate launch | libraries#accelerate-offloa
 does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
 gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
 the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
-FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | LongPathsEnabled
+FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | LongPathsEnabled
 trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
 compile workers keep their memory | compile_time#worker-processes | after a minute without work
 beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
 switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
-training diverges when compiled | cost#different-results-is-the-compiled-result-right | different seeds
+training diverges when compiled | cost#results-that-differ | different seeds
 with the profiler on, tokens per second fall | cost#in-a-profile | take times without it
 compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same, eagerly
 AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
 slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
 Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be | throttled
-No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler-no-triton-what-to-install | TRITON_LIBCUDA_PATH
+No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler-no-triton | TRITON_LIBCUDA_PATH
 torch.export of RetinaNet | libraries#detectors | 10_000
 does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
 Unsupported: call_method ListVariable() copy [] {} | traced#lists-and-tuples | `values.copy()`
@@ -632,11 +632,11 @@ vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_bat
 call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
 random.random() breaks, and randint does not? | traced#random-numbers-and-distributions | draws the same number
 slow on a CPU: should I use no_grad? | cost#on-a-cpu-no-gain-threads-no-grad | a graph for training is compiled
-under inference_mode it is slower than before | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | the warm-up ran without it
+slower under inference_mode | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | the warm-up ran
 other prompts end in OOM with reduce-overhead | cost#out-of-memory-oom-only-when-compiled | keeps a CUDA graph
 900 MB of CPU memory are not given back | cost#out-of-memory-oom-only-when-compiled | shutdown_compile_workers
-del in forward does not lower the peak | cost#del-in-compiled-code-and-memory-that-a-break-holds | holds its arguments
-a loop over NumPy arrays compiles for 34 seconds | compile_time#a-loop-that-takes-long-to-compile-and-other-slow-starts | is unrolled
+del in forward does not lower the peak | cost#del-and-memory-that-a-break-holds | holds its arguments
+a loop over NumPy arrays compiles for 34 seconds | compile_time#slow-to-compile-loops-many-shapes | is unrolled
 DeepSpeed hangs at its first step | libraries#deepspeed | raise the timeout
 lora key not loaded | libraries#lora-adapters-peft | _orig_mod
 the switch --torch_compile changes nothing | libraries#programs-with-a-switch-timm-torchtune-axolotl | many sizes
@@ -644,11 +644,11 @@ exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
 the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
-a warm cache, and still a second | compile_time#a-cache-that-is-not-used-each-start-compiles-again | this is normal
+a warm cache, and still a second | compile_time#a-cache-that-is-not-used | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | for a comment only
 Attempting to use a closed pool | messages#files-caches-workers | not started again
 TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
-which function is being compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
+what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
 custom operator: the return from backward has another structure | messages#custom-operators | no defaults

@@ -68,7 +68,7 @@ model.eval() then train() recompiles | causes/recompile-training | one recompile
 many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
 mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
 compiled model slower than eager | cost#slower-than-eager-how-to-read-the-figures | too small for the cost
-which mode: reduce-overhead or max-autotune? | cost#which-mode | launch many small kernels
+which mode: reduce-overhead or max-autotune? | cost#which-mode | one token, a small batch
 after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
 Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
@@ -539,7 +539,7 @@ can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transfo
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed
-max-autotune is slower than the default | cost#which-mode | inputs are copied into them
+max-autotune is slower than the default | cost#which-mode | usually to blame
 wrong number of dimensions in assert_size_stride | messages#custom-operators | skip_all_guards_unsafe
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
@@ -652,6 +652,19 @@ what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-
 LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
 Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
 custom operator: the return from backward has another structure | messages#custom-operators | no defaults
+accuracy drops in training | cost#results-that-differ | train twice eagerly
+iresnet: inference gains, training does not | cost#slower-than-eager-how-to-read-the-figures | the backward pass
+a loaded mega cache has no effect | compile_time#kept-on-disk-the-second-start | only these first calls
+the first start needs the most memory | cost#out-of-memory-oom-only-when-compiled | find the choices in the cache
+torch_tensorrt with sizes that vary | cost#which-backend-one-of-your-own | min_shape
+reduce-overhead is slower on an RTX 4090 | cost#which-mode | where kernels are long
+does fullgraph=True make it faster? | cost#which-mode | changes no speed
+how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
+SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
+module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
+FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
+a hook registered in forward | training#a-hook-that-never-runs | GB0467
+my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 """
 
 

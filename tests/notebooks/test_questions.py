@@ -491,7 +491,7 @@ is append carried out? | common_breaks#side-effects-appends-attributes-counters 
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
-the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
+the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has no mark
 does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling

@@ -665,6 +665,10 @@ module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
+modified by an inplace operation: self.std = x.std() | messages#gradients-inference-mode | even if the loss does not use it
+text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
+Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
+unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
 """
 
 

@@ -56,7 +56,7 @@ allow breaks here and forbid them there | error_on_graph_break | error_on_graph_
 fullgraph or strict regions? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
 item() in a strict region | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
 what is torch_dynamo_resume_in_f_at_12? | resume | rest of the function into
-recompile limit (8) reached, cache_size_limit | recompiles#the-limit | ran eagerly
+recompile limit (8) reached, cache_size_limit | recompiles#the-limit-recompile-limit-is-reached | ran eagerly
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
 recompiles with a learning rate scheduler | recompiles#a-learning-rate-that-changes | tensor
@@ -97,7 +97,7 @@ complex operators warning | messages#warnings-that-are-not-errors | real and ima
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
-second start still slow, autograd cache bypass | compile_time#a-cache-that-is-not-used | no cache
+second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | no cache
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
@@ -106,7 +106,7 @@ double backward is not supported | training#a-gradient-of-a-gradient | torch.fun
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
 compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | it compiles again
 forward hook does not run | training#a-hook-that-never-runs | before
-compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | compile the wrapper
+compile before or after DDP? | training#ddp-distributeddataparallel-compile-inside-or-outside | compile the wrapper
 FSDP with torch.compile | training#fsdp-fully-shard | each block
 all_reduce in compiled code | training#collectives-in-compiled-code | async_op
 ranks hang or NCCL times out | logs#prevent-ranks-from-hanging | warm-up step
@@ -128,12 +128,12 @@ tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together 
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
-FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | a ninth compilation raises
+FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
-is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls
+after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | with all that the function
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
 which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
@@ -149,7 +149,7 @@ keys begin with module._orig_mod. | in_a_notebook#orig-mod-in-the-keys-of-a-chec
 autograd.Function: every start is cold | causes/bypass-autograd-function | autograd_cache_allow_custom
 selective checkpointing bypasses the cache | causes/bypass-selective-checkpointing | cache_hash
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
-DDP with static_graph | training#distributeddataparallel-compile-inside-or-outside | static_graph=True
+DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
@@ -241,7 +241,7 @@ torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
 RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
 TensorDict with other keys compiles again | libraries#reinforcement-learning-stable-baselines3-torchrl | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
-DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
+DDP under no_grad breaks at the buffers | training#ddp-distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
@@ -277,7 +277,7 @@ NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
-max-autotune inside another torch.compile | questions#nothing-is-compiled | The outer one
+max-autotune inside another torch.compile | questions#nothing-is-compiled-no-effect | The outer one
 memory leak in each call | questions#memory | names what keeps it
 an argument is alive after torch.cond | questions#memory | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
@@ -315,8 +315,8 @@ leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function
 try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
 omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton | brew install libomp
 a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton | compute capability
-evaluation on rank 0 hangs the others | training#distributeddataparallel-compile-inside-or-outside | model.module
-error in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
+evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
+error in backends/distributed.py | training#where-the-graph-is-cut | from that cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
@@ -382,7 +382,7 @@ write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
 eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
-minifier | reproducers | reduces a *graph*
+minifier | reproducers#pytorch-s-minifier | TORCHDYNAMO_REPRO_AFTER
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
 position_ids record CUDA graphs | where_to_compile#a-kv-cache-of-your-own-position-and-length | strides
@@ -414,7 +414,7 @@ which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | 
 layers of a U-Net outside of the blocks | libraries#diffusers | little loss
 reconstruct: UserDefinedObjectVariable(EncoderDecoderCache) | libraries#transformers | a message of old releases
 compile before or after accelerator.prepare? | libraries#accelerate-offloading | after `prepare`
-hit config.accumulated_recompile_limit (256) | recompiles#the-limit | a helper without tensors
+accumulated_recompile_limit (256) | recompiles#the-limit-recompile-limit-is-reached | a helper without tensors
 Unrecognized mode=reduceoverhead | messages#in-the-call-or-in-a-setting | max-autotune-no-cudagraphs
 can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
@@ -463,7 +463,7 @@ x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argma
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
 an error in the second run only, cache | messages#files-caches-workers | delete the folder
-AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs each hit
+AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
@@ -550,7 +550,7 @@ ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y
 huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
 my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
 a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
-AOTAutograd's cache misses at each start | compile_time#a-cache-that-is-not-used | forward passes alone
+AOTAutograd's cache misses at each start | compile_time#a-cache-that-does-not-work | forward passes alone
 libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler-no-triton | ld.so.conf.d
 Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | unset `CC`
 Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job | save_cache_artifacts
@@ -644,7 +644,7 @@ exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
 the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
-a warm cache, and still a second | compile_time#a-cache-that-is-not-used | this is normal
+a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
 PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | for a comment only
 Attempting to use a closed pool | messages#files-caches-workers | not started again
 TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
@@ -665,7 +665,7 @@ module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
-modified by an inplace operation: self.std = x.std() | messages#gradients-inference-mode | even if the loss does not use it
+modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class

@@ -669,7 +669,7 @@ modified by an inplace operation | messages#gradients-inference-mode | even if t
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
-auto microbatch size with a compiled model | cost#out-of-memory-oom-only-when-compiled | search with the uncompiled model
+auto microbatch size, compiled | cost#out-of-memory-oom-only-when-compiled | search with the uncompiled model
 latency of a server has spikes | compile_time#a-server-compile-before-the-first-request | is a call that compiles
 """
 

@@ -184,7 +184,7 @@ WITHOUT_PROGRAM = {
     "GB0031": "PyTorch 2.13 gives the reason of the break inside the method, such as [GB0059](gb0059.md).",
     "GB0035": "In PyTorch 2.13 it takes a `__bool__` that returns no `bool`, which is a `TypeError` without compiling "
     "as well.",
-    "GB0039": "[](../recompiles.md#the-limit) has programs.",
+    "GB0039": "[](../recompiles.md#the-limit-recompile-limit-is-reached) has programs.",
     "GB0065": "It names the call that leads to a break. A report shows the break itself: "
     "[](../resume.md#a-break-three-calls-deep).",
     "GB0070": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
@@ -558,7 +558,7 @@ def _bypass_page(entry: CacheBypass, example: Example | None) -> str:
         parts += [_in_short([example]), *_example(example, alone=True)]
     elif entry.advice:
         parts += ["## What to do", _sentence(entry.advice)]
-    more = "- [](../compile_time.md#a-cache-that-is-not-used)\n- [](../cost.md#what-makes-the-first-call-slow)"
+    more = "- [](../compile_time.md#a-cache-that-does-not-work)\n- [](../cost.md#what-makes-the-first-call-slow)"
     return _assembled([*parts, "## More", more])
 
 

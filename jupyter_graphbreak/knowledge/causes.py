@@ -319,7 +319,7 @@ CAUSES = (
             "Decide which arguments may change from call to call: pass them as tensors, or mark them dynamic."
         ),
         settings=((_MORE_RECOMPILES,),),
-        page="recompiles.md#the-limit",
+        page="recompiles.md#the-limit-recompile-limit-is-reached",
     ),
     KnownCause(
         "GB0040",

@@ -88,7 +88,7 @@ RECOMPILE_LIMIT = SkipReason(
     "recompile limit",
     "it was compiled too often ({limit}); its compiled versions are still used when they fit",
     "see the recompiles for the guards that failed, and make them hold; raise the limit only if the same values recur",
-    page="recompiles.md#the-limit",
+    page="recompiles.md#the-limit-recompile-limit-is-reached",
 )
 SHARED_WRAPPER = SkipReason(
     "shared wrapper",

@@ -55,6 +55,16 @@ def _operator_without_fake_kernel() -> None:
     _compiled(lambda x: opaque(x) + 1)(X)
 
 
+def _operator_with_a_list_and_a_default() -> None:
+    @torch.library.custom_op("messages::listed", mutates_args=())
+    def listed(x: torch.Tensor, flag: bool = False) -> list[torch.Tensor]:
+        return [x * 2 if flag else x.clone()]
+
+    listed.register_fake(lambda x, flag=False: [torch.empty_like(x)])  # noqa: ARG005 - the schema
+    listed.register_autograd(lambda _ctx, gradients: (gradients[0], None))
+    _compiled(lambda x: listed(x)[0] + 1)(torch.ones(3, requires_grad=True))
+
+
 def _operator_that_returns_its_input() -> None:
     @torch.library.custom_op("messages::same", mutates_args=())
     def same(x: torch.Tensor) -> torch.Tensor:
@@ -159,6 +169,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "which is output 0 of CompiledFunction": _changed_result,
     "Inference tensors cannot be saved for backward": _made_under_inference_mode,
     "There was no fake impl registered for": _operator_without_fake_kernel,
+    "Expected the return from backward to be of the same structure as the inputs": _operator_with_a_list_and_a_default,
     "The output of this custom operator (1) must not also be an input": _operator_that_returns_its_input,
     "index out of bounds: 0 <= tmp": lambda: _compiled(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
 }

@@ -56,7 +56,7 @@ allow breaks here and forbid them there | error_on_graph_break | error_on_graph_
 fullgraph or strict regions? | error_on_graph_break#fullgraph-or-error-on-graph-break | promises one graph
 item() in a strict region | error_on_graph_break#fullgraph-or-error-on-graph-break | a later use of the value
 what is torch_dynamo_resume_in_f_at_12? | resume | rest of the function into
-recompile limit (8) reached, cache_size_limit | recompiles#the-limit | ran eagerly
+recompile limit (8) reached, cache_size_limit | recompiles#the-limit-recompile-limit-is-reached | ran eagerly
 recompiles for every batch size | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | the others stay fixed
 the last batch of the epoch is smaller | recompiles#the-last-batch-is-smaller | drop_last
 recompiles with a learning rate scheduler | recompiles#a-learning-rate-that-changes | tensor
@@ -67,8 +67,8 @@ square images recompile for another aspect ratio | causes/recompile-equal-sizes 
 model.eval() then train() recompiles | causes/recompile-training | one recompile is right
 many instances of a module hit the limit | recompiles#instances-share-one-count | isolate_recompiles
 mark_dynamic ConstraintViolationError | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | specialized
-compiled model slower than eager | cost#how-to-read-the-figures | too small for the cost
-which mode: reduce-overhead or max-autotune? | cost#which-mode | launch many small kernels
+compiled model slower than eager | cost#slower-than-eager-how-to-read-the-figures | too small for the cost
+which mode: reduce-overhead or max-autotune? | cost#which-mode | one token, a small batch
 after how many calls does it pay? | cost#after-how-many-calls-has-compiling-paid | compile time /
 how to benchmark a compiled model | cost#a-stopwatch-that-can-be-trusted | warm up
 Torch-Compiled Region in the profiler | cost#in-a-profile | frame 1, compilation 0
@@ -82,22 +82,22 @@ The CUDA Graph is empty | messages#warnings-that-are-not-errors | computes nothi
 AssertionError: Node slice_948 was invalid, but is output | messages#gradients-inference-mode | set the dropout to 0
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
-RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler | Triton 3.3
-torch.compile on an Ascend NPU, on a TPU, on Gaudi | in_a_notebook#no-gpu-no-compiler | get_npu_backend
+RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
+an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
 Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
 type fp8e4nv not supported in this architecture | messages#generated-code-triton | float8_e5m2
 cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-compiled-model-or-function | Spark
-PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler | .triton/cache
-UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler | English language pack
+PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
+UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
 may ranks share the cache, may I delete it? | compile_time#kept-on-disk-the-second-start | several ranks
-second start still slow, autograd cache bypass | compile_time#a-cache-that-is-not-used | no cache
+second start still slow, autograd cache bypass | compile_time#a-cache-that-does-not-work | no cache
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
@@ -106,7 +106,7 @@ double backward is not supported | training#a-gradient-of-a-gradient | torch.fun
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
 compile before or after .to(device)? | training#before-or-after-to-load-state-dict-deepcopy | it compiles again
 forward hook does not run | training#a-hook-that-never-runs | before
-compile before or after DDP? | training#distributeddataparallel-compile-inside-or-outside | compile the wrapper
+compile before or after DDP? | training#ddp-distributeddataparallel-compile-inside-or-outside | compile the wrapper
 FSDP with torch.compile | training#fsdp-fully-shard | each block
 all_reduce in compiled code | training#collectives-in-compiled-code | async_op
 ranks hang or NCCL times out | logs#prevent-ranks-from-hanging | warm-up step
@@ -122,18 +122,18 @@ TORCHDYNAMO_VERBOSE | logs#torch-logs-which-word-shows-what-how-to-save-it-how-t
 what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-from | a recompile of it
 which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
-results differ from eager, dropout differs | cost#is-the-result-right | same copies
+results differ from eager, dropout differs | cost#results-that-differ | same copies
 os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
-FailOnRecompileLimitHit with fullgraph=True | recompiles#the-limit | a ninth compilation raises
+FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
 a limit for one function only | recompiles#raising-the-limit | recompile_limit=16
-is what a function calls still compiled after the limit? | recompiles#the-limit | with all that the function calls
+after the limit, what a function calls | recompiles#the-limit-recompile-limit-is-reached | with all that the function
 a factory of compiled functions reaches the limit | recompiles#instances-share-one-count | have the same code
 which mark? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | 0 and 1
 accumulated_recompile_limit | recompiles#instances-share-one-count | 256
@@ -149,17 +149,17 @@ keys begin with module._orig_mod. | in_a_notebook#orig-mod-in-the-keys-of-a-chec
 autograd.Function: every start is cold | causes/bypass-autograd-function | autograd_cache_allow_custom
 selective checkpointing bypasses the cache | causes/bypass-selective-checkpointing | cache_hash
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
-DDP with static_graph | training#distributeddataparallel-compile-inside-or-outside | static_graph=True
+DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
 raise an error if a CUDA graph is skipped | gpu#skipping-cudagraphs-the-reasons | cudagraph_or_error
 specialized: where? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | guard added
 log CUDA graphs | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | =cudagraphs
-bf16 results differ from eager, which setting? | cost#is-the-result-right | emulate_precision_casts
-Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler | Build Tools
-Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler | python3-dev
-no triton on Windows | in_a_notebook#no-gpu-no-compiler | triton-windows
+bf16 results differ from eager, which setting? | cost#results-that-differ | emulate_precision_casts
+Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build Tools
+Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
+no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
@@ -183,8 +183,8 @@ kornia augmentation breaks the graph | libraries#kornia-monai-openclip-speechbra
 MONAI MetaTensor recompiles, sliding window inference | libraries#kornia-monai-openclip-speechbrain | as_tensor()
 pyro SVI with torch.compile | libraries#pyro-gpytorch-botorch | net.compile()
 jagged tensors with flex_attention, padding | libraries#flex-attention-block-masks | pack them into one row
-torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler | 3.5
-Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler | driver
+torch.compile on Jetson, aarch64 | in_a_notebook#no-gpu-no-compiler-no-triton | 3.5
+Triton Error [CUDA] at the first call | in_a_notebook#no-gpu-no-compiler-no-triton | driver
 torch.compile slower on ROCm | cost#on-a-gpu | MIOpen
 cross entropy of a language model takes too much memory | where_to_compile#around-the-loss-too | in chunks
 backward of cumprod slower when compiled | cost#which-operation-is-slow | torch.compiler.disable
@@ -200,7 +200,7 @@ disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a ba
 fail_on_recompile raises | escape_hatches#set-stance-compile-nothing-for-a-while | takes all branches
 compiled.eval() and the training flag | where_to_compile#the-model | passes on `eval()`
 when do I save and load cache artifacts? | compile_time#kept-on-disk-the-second-start | before the first call
-a dropped tensor stays in memory behind a break | cost#memory-that-a-break-holds | has dropped them
+a dropped tensor stays in memory behind a break | cost#del-and-memory-that-a-break-holds | has dropped them
 a detector: what do I compile? | libraries#detectors | backbone
 turn torch.compile off | escape_hatches#set-stance-compile-nothing-for-a-while | force_eager
 non-empty donated buffers | messages#gradients-inference-mode | donated_buffer = False
@@ -216,7 +216,7 @@ arguments that are views of one another | messages#custom-operators | ViewMeta
 OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
 PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
 CppCompileError | messages#generated-code-triton | g++ 8.3
-Device mps not supported | in_a_notebook#no-gpu-no-compiler | Apple's GPU
+Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
 mypy: compiled model has no state_dict | where_to_compile#the-model | type checker
 self = torch.compile(self) | where_to_compile#the-model | compiles nothing
@@ -226,22 +226,22 @@ Trainer with a compiled model: no metrics | libraries#transformers | The batch r
 Whisper and a static cache | where_to_compile#generate | cache_implementation
 Is a compiled LightningModule slower? | recipes#explain-a-lightning-module | the network inside the module
 LayerDrop: is the random choice fixed? | questions#results | drawn in each call
-rows differ with the size of the batch | cost#is-the-result-right | size of its batch
+rows differ with the size of the batch | cost#results-that-differ | size of its batch
 same seed, different numbers | cost#random-numbers-and-dropout | fallback_random
 coverage misses compiled lines | ci#coverage | TORCHDYNAMO_DISABLE=1
 first request of a server is slow | compile_time#a-server-compile-before-the-first-request | guards check each
 threads set after the warm-up: compiles again | compile_time#a-server-compile-before-the-first-request | set_num_threads
 keep the cache in a container | compile_time#kept-on-disk-the-second-start | mounted folder
 AOTInductor's package on another GPU | compile_time#without-a-compiler-in-production | device_index
-an unrolled recurrent network | compile_time#other-things-that-make-starts-slow | Compile the body of the loop
-dynamic=True compiles for ever | compile_time#other-things-that-make-starts-slow | Mark the dimension
+an unrolled recurrent network | compile_time#slow-to-compile-loops-many-shapes | Make the body of the loop a function
+dynamic=True compiles for ever | compile_time#slow-to-compile-loops-many-shapes | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
 RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
 TensorDict with other keys compiles again | libraries#reinforcement-learning-stable-baselines3-torchrl | number of keys
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
-DDP under no_grad breaks at the buffers | training#distributeddataparallel-compile-inside-or-outside | batch norm
+DDP under no_grad breaks at the buffers | training#ddp-distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
@@ -250,10 +250,10 @@ autotune and heuristics of my Triton kernel | questions#fix-breaks | triton.heur
 max_seqlen.item() for variable lengths | causes/gb0124 | should be passed as an `int`
 torch.bincount breaks | causes/gb0036 | Count each of the known values
 a graph network compiles again for each graph | libraries#graph-networks-pyg | add_self_loops=False
-higher loss when compiled | cost#is-the-result-right | emulate_precision_casts
+higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
-segmentation fault with torch.compile | errors#the-process-dies-or-compiling-never-ends | faulthandler
-compiling never ends | errors#the-process-dies-or-compiling-never-ends | dump_traceback_later
+segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
+compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
 device_map and accelerate's hooks | libraries#accelerate-offloading | turn offloading on first
@@ -277,7 +277,7 @@ NumPy's astype in compiled code breaks | traced#numpy | .astype(int)
 self.__dict__ assignment breaks | traced#classes | __dict__["n"]
 aot_compile and TORCH_COMPILE_DISABLE | compile_time#without-a-compiler-in-production | has no effect on it
 breakpoint of VS Code in a compiled function | errors#step-through-it-with-a-debugger | is not reached
-max-autotune inside another torch.compile | questions#nothing-is-compiled | The outer one
+max-autotune inside another torch.compile | questions#nothing-is-compiled-no-effect | The outer one
 memory leak in each call | questions#memory | names what keeps it
 an argument is alive after torch.cond | questions#memory | gc.collect()
 NCCL watchdog: one node has a warm cache | logs#prevent-ranks-from-hanging | then a barrier
@@ -313,10 +313,10 @@ try around an operation does not catch its error | errors#nothing-raises-but-the
 mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
 leave one submodule out | escape_hatches#torch-compiler-disable-leave-a-function-out | model.head.forward
 try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only the first call compiles
-omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler | brew install libomp
-a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler | compute capability
-evaluation on rank 0 hangs the others | training#distributeddataparallel-compile-inside-or-outside | model.module
-error in backends/distributed.py | training#distributeddataparallel-compile-inside-or-outside | comes from that cutting
+omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton | brew install libomp
+a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton | compute capability
+evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
+error in backends/distributed.py | training#where-the-graph-is-cut | from that cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
@@ -328,7 +328,7 @@ AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not 
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
 mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
-a model of matrix products gains nothing | cost#how-to-read-the-figures | gains little
+a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
 checkpointed blocks used twice need much memory | cost#what-lowers-the-peak | a break between the passes
@@ -377,12 +377,12 @@ encode() of sentence-transformers is not compiled | libraries#sentence-transform
 print in a forward hook | training#a-hook-that-never-runs | is split there
 breaks by reason | logs#counters-of-zero-prove-nothing | of this process
 NumPy on a GPU, with gradients | common_breaks#numpy-code-compile-it-on-a-gpu-with-gradients | wrap_numpy
-CUDA out of memory only when compiled | cost#out-of-memory-only-when-compiled | a break holds
+CUDA out of memory only when compiled | cost#out-of-memory-oom-only-when-compiled | a break holds
 write a backend | cost#which-backend-one-of-your-own | takes a graph
 CompiledFunctionBackward in a profile | cost#in-a-profile | autograd's name
 what is s77, what is u0? | recompiles#what-a-guard-says-in-pytorch-s-words | known only when the code runs
 eager_then_compile | escape_hatches#set-stance-compile-nothing-for-a-while | at the second call
-minifier | reproducers | reduces a *graph*
+minifier | reproducers#pytorch-s-minifier | TORCHDYNAMO_REPRO_AFTER
 strict export fails | frontends#torch-export-strict-or-not-and-compiled-code-inside | does not matter for
 my KV cache: torch.cat or position | where_to_compile#a-kv-cache-of-your-own-position-and-length | index_copy_
 position_ids record CUDA graphs | where_to_compile#a-kv-cache-of-your-own-position-and-length | strides
@@ -414,7 +414,7 @@ which parts of a diffusers pipeline: VAE, text encoder? | libraries#diffusers | 
 layers of a U-Net outside of the blocks | libraries#diffusers | little loss
 reconstruct: UserDefinedObjectVariable(EncoderDecoderCache) | libraries#transformers | a message of old releases
 compile before or after accelerator.prepare? | libraries#accelerate-offloading | after `prepare`
-hit config.accumulated_recompile_limit (256) | recompiles#the-limit | a helper without tensors
+accumulated_recompile_limit (256) | recompiles#the-limit-recompile-limit-is-reached | a helper without tensors
 Unrecognized mode=reduceoverhead | messages#in-the-call-or-in-a-setting | max-autotune-no-cudagraphs
 can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
@@ -463,17 +463,17 @@ x[x.argmax()] breaks | causes/gb0033#x-i-with-a-computed-index-such-as-x-x-argma
 Could not guard on Eq(u0, 1), attention on x[mask] | causes/gb0124#a-decision-on-a-number-from-item | attn_mask
 pending, uninvoked backwards | gpu#tensor-output-overwritten-by-a-subsequent-run | nothing is replayed
 an error in the second run only, cache | messages#files-caches-workers | delete the folder
-AOTAutograd cache always misses | compile_time#a-cache-that-is-not-used | logs each hit
+AOTAutograd cache always misses | compile_time#a-cache-that-does-not-work | logs each hit
 Trainer with torch_compile on two GPUs | libraries#transformers | accelerate launch
 ___check_obj_id of an attention processor | recompiles#what-a-guard-says-in-pytorch-s-words | share a graph
 autocast as a decorator | training#what-breaks-in-training-code | around a break
 what is guarded of an object? | recompiles#what-does-dynamo-guard-on | what the code has read
 second call is slow | compile_time#the-second-call-is-slow-too-warm-up | a different size or number
 develop without waiting for the compiler | compile_time#while-you-change-code-wait-less | generates no code
-what speed-up can I expect? | cost#how-much-faster-will-it-be-on-a-cpu | 163 models
-does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be-on-a-cpu | get_num_threads
+what speed-up can I expect? | cost#how-much-faster-will-it-be | 163 models
+does compiling pay on a CPU, how many threads? | cost#how-much-faster-will-it-be | get_num_threads
 calls seem to become slower in my benchmark | cost#a-stopwatch-that-can-be-trusted | the queue is full
-the process needs more memory after compiling | cost#out-of-memory-only-when-compiled | about 130 MB
+the process needs more memory after compiling | cost#out-of-memory-oom-only-when-compiled | about 140 MB
 backward of an autograd.Function cannot be traced | training#what-breaks-in-training-code | that breaks, here
 inference_mode? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | use it throughout
 tensor parallel, several resolutions | training#tensor-parallel-parallelize-module | cost one recompile
@@ -485,18 +485,18 @@ flash_attention_2 or sdpa | libraries#transformers | batches without padding
 random transforms of torchvision | libraries#torchvision-timm | in the `DataLoader`
 nms | libraries#detectors | torchvision.ops.nms
 torch.cuda.graph or reduce-overhead? | gpu#cuda-graphs | by hand
-does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler | ROCm
+does it work on an AMD GPU? | in_a_notebook#no-gpu-no-compiler-no-triton | ROCm
 torch.jit or torch.compile or torch.export? | frontends | a faster program in Python
 is append carried out? | common_breaks#side-effects-appends-attributes-counters | replays them after the graph
 graph break or recompile: what is the difference? | questions#find-breaks | for a later call
 EasyDict in a compiled function | traced#dicts-sets-enums-collections | a subclass of `dict`
 __getattr__ = dict.__getitem__ breaks | causes/gb0256 | def __getattr__
-the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has none
+the mark is lost | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | has no mark
 does PyTorch pad to buckets? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | itself pads nothing
 how do I see that forward was compiled? | where_to_compile#another-method-than-forward | _torchdynamo_orig_callable
 which call makes it compile? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | start compiling
-Python.h: No such file | in_a_notebook#no-gpu-no-compiler | in the version of your Python
-cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler | LIBRARY_PATH
+Python.h: No such file | in_a_notebook#no-gpu-no-compiler-no-triton | in the version of your Python
+cannot find -lcuda in WSL | in_a_notebook#no-gpu-no-compiler-no-triton | LIBRARY_PATH
 retain_grad in compiled code | causes/gb0108 | on the result
 str() of a Decimal | causes/gb0005 | before the call
 np.issubdtype(array.dtype, ...) | causes/gb0157 | Ask the tensor
@@ -511,14 +511,14 @@ is_dynamo_compiling | escape_hatches#others-that-look-alike | under `torch.compi
 pytest -W error fails in the first call | ci#warnings-that-are-errors-w-error | `torch.jit.script_method`
 is the backward pass compiled? | how_it_works#the-backward-pass | AOTAutograd
 does torch.compile support training? | training | runs compiled code as well
-go on without a compiler | in_a_notebook#no-gpu-no-compiler | disable=not works
+go on without a compiler | in_a_notebook#no-gpu-no-compiler-no-triton | disable=not works
 what does set_default_backend do? | settings#functions-of-torch-compiler-and-torch-dynamo | inductor again
 forbid_in_graph | settings#functions-of-torch-compiler-and-torch-dynamo | raises an `AssertionError`
 a callback when something compiles | settings#functions-of-torch-compiler-and-torch-dynamo | on_compile_start
 math.sqrt of a tensor | causes/gb0033 | Use the function of torch
 for layer in self.layers: does it break? | traced#modules-and-hooks | nn.ModuleList
 the random module in a model | traced#random-numbers-and-distributions | random.choice
-module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler | came with 2.0
+module 'torch' has no attribute 'compile' | in_a_notebook#no-gpu-no-compiler-no-triton | came with 2.0
 tv_tensors.Image breaks | libraries#torchvision-timm | as_subclass(torch.Tensor)
 LightningCLI | libraries#lightning-and-fabric | the network inside the module
 a test that fails if the CPU waits for the GPU | cost#on-a-gpu | set_sync_debug_mode
@@ -539,7 +539,7 @@ can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transfo
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed
-max-autotune is slower than the default | cost#which-mode | inputs are copied into them
+max-autotune is slower than the default | cost#which-mode | usually to blame
 wrong number of dimensions in assert_size_stride | messages#custom-operators | skip_all_guards_unsafe
 gaussian_nll_loss under fullgraph=True | common_breaks#functions-of-pytorch-that-break | var.clamp
 lstsq in a compiled function | common_breaks#functions-of-pytorch-that-break | torch.linalg.qr
@@ -550,9 +550,9 @@ ___as_tensor(a).item() == 0.03 at each step | causes/recompile-float | `x.lerp(y
 huber_loss(delta=s) keeps an old value | known_bugs#wrong-results | specialize_float
 my operator's new backward is not used | escape_hatches#custom-operators-one-opaque-operation | of the old code
 a C++ operator compiles again for each number | escape_hatches#custom-operators-one-opaque-operation | SymInt
-AOTAutograd's cache misses at each start | compile_time#a-cache-that-is-not-used | forward passes alone
-libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler | ld.so.conf.d
-Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler | unset `CC`
+AOTAutograd's cache misses at each start | compile_time#a-cache-that-does-not-work | forward passes alone
+libcuda.so cannot found in Colab | in_a_notebook#no-gpu-no-compiler-no-triton | ld.so.conf.d
+Failed to compile. cc_cmd on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | unset `CC`
 Slurm: the cache reaches a quota of files | recipes#record-and-read-a-slurm-job | save_cache_artifacts
 regional compilation of accelerate runs nothing | libraries#accelerate-offloading | up to 1.14
 FSDP and a compiled all-to-all hang | logs#prevent-ranks-from-hanging | on each rank
@@ -568,8 +568,8 @@ RuntimeError: u0 <= 2 | messages#sizes-and-numbers | torch._check(n < 3)
 index out of bounds: 0 <= tmp7 < 3L | messages#generated-code-triton | cross_entropy
 Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?) | messages#generated-code-triton | --gpu-only
 ComfyUI with compile works once, the second run fails | libraries#comfyui | memory is short
-CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler | one that is too new
-tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler | include
+CompiledKernel has no attribute launch_enter_hook | in_a_notebook#no-gpu-no-compiler-no-triton | one that is too new
+tcc.exe returned non-zero exit status 1 | in_a_notebook#no-gpu-no-compiler-no-triton | include
 torch.compile inside a custom operator | escape_hatches#custom-operators-one-opaque-operation | call a compiled function
 mixed precision in an autograd.Function: custom_fwd | training#what-breaks-in-training-code | custom_bwd
 uid not found in a container | messages#files-caches-workers | TORCHINDUCTOR_CACHE_DIR
@@ -579,7 +579,7 @@ is_key_in_tls AssertionError with reduce-overhead | messages#cuda-graphs | from 
 compile only the encoder | where_to_compile#a-part-of-the-model-only-the-encoder-all-but-the-head | as they are
 what does shapes_spec of torch.compile do? | settings#arguments-of-torch-compile | ShapeVar
 TORCH_LOGS=perf_hints | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | not make faster
-0 active drivers | in_a_notebook#no-gpu-no-compiler | sees no GPU
+0 active drivers | in_a_notebook#no-gpu-no-compiler-no-triton | sees no GPU
 the same result in each run? | cost#random-numbers-and-dropout | left on
 which pass is it? bisect | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | compiler_bisector
 torch.compile in a Docker image | recipes#compile-in-a-container-docker-kubernetes | python3-dev
@@ -596,19 +596,19 @@ each length compiles again under accelerate launch | libraries#accelerate-offloa
 does the Trainer compile evaluations? | libraries#transformers | runs the uncompiled model
 gunicorn --preload hangs with a compiled model | recipes#serve-a-compiled-model-fastapi-gunicorn | OMP_NUM_THREADS=1
 the Tesla T4 skips bfloat16 | recipes#explain-a-cell-in-colab | torch.float16
-FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler | LongPathsEnabled
+FileNotFoundError of a long kernel name on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | LongPathsEnabled
 trials of Optuna run eagerly | libraries#many-models-in-one-process-optuna-folds | at the beginning of each trial
 compile workers keep their memory | compile_time#worker-processes | after a minute without work
 beams, or an assistant_model, with a static cache | where_to_compile#generate | refuses
 switch torch.compile on in MMEngine | libraries#programs-with-a-switch-timm-torchtune-axolotl | dict(mode=...)
-training diverges when compiled | cost#is-the-result-right | different seeds
+training diverges when compiled | cost#results-that-differ | different seeds
 with the profiler on, tokens per second fall | cost#in-a-profile | take times without it
 compile it? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | computes the same, eagerly
 AOTInductor accepts another batch size | compile_time#without-a-compiler-in-production | AOTI_RUNTIME_CHECK_INPUTS=1
 ComfyUI with a compile node: black images | libraries#comfyui | fp16_accumulation
 slower again after other sizes were seen | recompiles#numbers-and-shapes-become-dynamic | uses that graph as well
-Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be-on-a-cpu | throttled
-No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler | TRITON_LIBCUDA_PATH
+Kubernetes: how many threads with a CPU limit? | cost#how-much-faster-will-it-be | throttled
+No such file or directory: /sbin/ldconfig | in_a_notebook#no-gpu-no-compiler-no-triton | TRITON_LIBCUDA_PATH
 torch.export of RetinaNet | libraries#detectors | 10_000
 does inductor use FlashAttention for my own attention? | libraries#flash-attn-xformers-sageattention | masked_fill
 Unsupported: call_method ListVariable() copy [] {} | traced#lists-and-tuples | `values.copy()`
@@ -631,6 +631,46 @@ x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-nu
 vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_batchedtensor
 call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
 random.random() breaks, and randint does not? | traced#random-numbers-and-distributions | draws the same number
+slow on a CPU: should I use no_grad? | cost#on-a-cpu-no-gain-threads-no-grad | a graph for training is compiled
+slower under inference_mode | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | the warm-up ran
+other prompts end in OOM with reduce-overhead | cost#out-of-memory-oom-only-when-compiled | keeps a CUDA graph
+900 MB of CPU memory are not given back | cost#out-of-memory-oom-only-when-compiled | shutdown_compile_workers
+del in forward does not lower the peak | cost#del-and-memory-that-a-break-holds | holds its arguments
+a loop over NumPy arrays compiles for 34 seconds | compile_time#slow-to-compile-loops-many-shapes | is unrolled
+DeepSpeed hangs at its first step | libraries#deepspeed | raise the timeout
+lora key not loaded | libraries#lora-adapters-peft | _orig_mod
+the switch --torch_compile changes nothing | libraries#programs-with-a-switch-timm-torchtune-axolotl | many sizes
+exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was nothing compiled
+max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
+the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
+does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
+a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
+PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | for a comment only
+Attempting to use a closed pool | messages#files-caches-workers | not started again
+TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
+what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
+LayerNorm on a Mac | known_bugs#windows-macos-rocm | by more than the values themselves
+Invalid NaN comparison | known_bugs#inductorerror-cppcompileerror-triton | from sympy
+custom operator: the return from backward has another structure | messages#custom-operators | no defaults
+accuracy drops in training | cost#results-that-differ | train twice eagerly
+iresnet: inference gains, training does not | cost#slower-than-eager-how-to-read-the-figures | the backward pass
+a loaded mega cache has no effect | compile_time#kept-on-disk-the-second-start | only these first calls
+the first start needs the most memory | cost#out-of-memory-oom-only-when-compiled | find the choices in the cache
+torch_tensorrt with sizes that vary | cost#which-backend-one-of-your-own | min_shape
+reduce-overhead is slower on an RTX 4090 | cost#which-mode | where kernels are long
+does fullgraph=True make it faster? | cost#which-mode | changes no speed
+how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
+SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
+module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
+FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
+a hook registered in forward | training#a-hook-that-never-runs | GB0467
+my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
+modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
+text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
+Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
+unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
+auto microbatch size, compiled | cost#out-of-memory-oom-only-when-compiled | search with the uncompiled model
+latency of a server has spikes | compile_time#a-server-compile-before-the-first-request | is a call that compiles
 """
 
 

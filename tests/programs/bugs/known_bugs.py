@@ -450,6 +450,51 @@ def issue_139603(compiler: Compiler) -> Tensor:
     return compiler(forked)(torch.ones(1))
 
 
+class Spread(torch.nn.Module):
+    """A layer that stores a value with its gradient, and then changes what it was computed from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, rows: Tensor) -> Tensor:
+        x = self.layer(x)
+        self.deviation = x.std()
+        x[rows] = x[rows] * 2
+        return x
+
+
+def issue_132597(compiler: Compiler) -> Tensor:
+    torch.manual_seed(0)
+    spread = Spread()
+    compiler(spread)(torch.ones(4, 8), torch.tensor([1])).square().sum().backward()
+    gradient = spread.layer.weight.grad
+    assert gradient is not None
+    return gradient
+
+
+def issue_185497(compiler: Compiler) -> Tensor:
+    def halved(x: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        part = torch.nn.functional.interpolate(x[:, :64, :64].unsqueeze(0), size=(32, 32), mode="bilinear")
+        x.sub_(mean).div_(scale)
+        return part, x
+
+    torch.manual_seed(0)
+    image = torch.rand(3, 128, 128, requires_grad=True)
+    mean, scale = (torch.rand(3, 1, 1, requires_grad=True) for _ in range(2))
+    part, whole = compiler(halved)((image * 1.0)[:, :128, :128], mean, scale)
+    (part.sum() + whole.sum()).backward()
+    assert image.grad is not None
+    return image.grad
+
+
+def issue_188225(compiler: Compiler) -> Tensor:
+    def shifted(x: Tensor) -> Tensor:
+        return x + torch.arccosh(torch.log2(torch.full((2, 2), 0.5))).softmax(-1).nan_to_num(1.0)
+
+    return compiler(shifted)(torch.ones(2, 2))
+
+
 def issue_189830(compiler: Compiler) -> str:
     def progress(x: Tensor, step: int) -> str:
         return f"step {step}: {x.sum().item():.3f}"
@@ -535,7 +580,17 @@ BACKENDS = {
         "eager",
     ),
     **dict.fromkeys(
-        (issue_181146, issue_184113, issue_179804, issue_139789, issue_198095, issue_191821, issue_193811), "aot_eager"
+        (
+            issue_181146,
+            issue_184113,
+            issue_179804,
+            issue_139789,
+            issue_198095,
+            issue_191821,
+            issue_193811,
+            issue_132597,
+        ),
+        "aot_eager",
     ),
 }
 PROGRAMS: dict[str, Callable[[Compiler], Any]] = {

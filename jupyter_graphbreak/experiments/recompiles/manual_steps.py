@@ -77,7 +77,7 @@ _SENTENCES_BY_PATTERN = (
         "`{name}` has a different type in some calls: pass one type, such as a tensor, each time.",
     ),
     (
-        re.compile(r"len\(.*\.state\b.*\)"),
+        re.compile(r"len\(.*\.state\b.*\)|not ___dict_contains\([^,]+, .*\.state\["),
         (
             "The first call creates the optimizer's state, so the second call is compiled once more: this is "
             "expected, and happens once."
@@ -117,6 +117,8 @@ def manual_step(
     for guard in guards:
         if sentence := _sentence_about_kept_number(guard, varied):
             return sentence
+    if sentence := _sentence_about_optimizer(named_variations):
+        return sentence
     for variation in named_variations.others:
         return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
     if (
@@ -182,6 +184,17 @@ def _sentence_about_arguments(varied: Variations) -> str:
             f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately because "
             "many operations treat them differently, so two graphs are expected."
         )
+    return ""
+
+
+def _sentence_about_optimizer(named_variations: Variations) -> str:
+    """Return a sentence about a number in a group of an optimizer's parameters, such as a count of steps, if any."""
+    for number in named_variations.numbers:
+        if any(step.key == "param_groups" for step in number.path.steps):
+            return (
+                f"`{number}` of the optimizer is a Python number, and each of its values has its own graph: leave "
+                "`step()` of this optimizer out of the compiled function."
+            )
     return ""
 
 

@@ -37,6 +37,8 @@ _CANCELED = 1e-5
 _MAX_DEPTH = 20
 #: The prefix that marks varying keys, which have no place of their own.
 _KEYS_PREFIX = "the keys of "
+#: The key that Dynamo adds to the groups of any optimizer, although only some of PyTorch's optimizers read it.
+_CAPTURABLE = "capturable"
 _MODULE_DICTS = ("_parameters", "_buffers", "_modules")
 #: The attributes of every module, apart from its parameters, buffers and submodules.
 _STANDARD_MODULE_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
@@ -164,6 +166,11 @@ def _place_name(place: _Place) -> str:
     return place + "".join(reversed(steps))
 
 
+def _is_param_group(place: _Place) -> bool:
+    """Return whether a place is an item of an attribute `param_groups`, as optimizers have."""
+    return not isinstance(place, str) and place[0][1:] == ("param_groups", True)
+
+
 def _describe_lengths(expected: list[Any], actual: list[Any]) -> str:
     return f"{len(actual)} items instead of {len(expected)}"
 
@@ -225,8 +232,14 @@ class _Comparison:
     ) -> tuple[_Place, str] | None:
         by_key = dict(actual)
         missing = [key for key, _ in expected if key not in by_key]
+        extra = by_key.keys() - {key for key, _ in expected}
+        if extra == {_CAPTURABLE} and _is_param_group(place):
+            actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
+            return self._find_in_mapping(expected, actual, place, depth)
         if len(actual) != len(expected):
-            return place, _describe_lengths(expected, actual)
+            names = sorted(show(key) for key in extra if is_instance(key, str))
+            is_extended = len(names) == 1 == len(extra) and not missing
+            return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
         if not missing and list(by_key) != [key for key, _ in expected]:
             return place, "a different order of the keys"
         if not missing:

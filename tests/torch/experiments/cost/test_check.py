@@ -425,6 +425,33 @@ def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is()
     assert found.differences[0].endswith("at .sum")
 
 
+class CountingOptimizer(torch.optim.Optimizer):
+    """An optimizer outside of PyTorch that counts its steps in the group, as many packages do."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 0.1, "k": 0})
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            group["k"] += 1
+            for parameter in group["params"]:
+                parameter.sub_(parameter.grad * group["lr"] / group["k"])
+
+
+def test_the_key_that_dynamo_adds_to_the_groups_of_an_optimizer_is_no_difference() -> None:
+    weight = torch.nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    optimizer = CountingOptimizer([weight])
+
+    def step() -> None:
+        optimizer.step()
+
+    assert checked(step, "eager").equal
+    torch.compile(step, backend="eager")()
+    assert "capturable" in optimizer.param_groups[0], "without it, the test does not test anything"
+
+
 def test_nothing_is_tried_if_capturing_makes_a_result_wrong() -> None:
     check = checked(f, wrong_function, *arguments())
     assert not check.equal

@@ -362,6 +362,11 @@ def layout() -> Any:
     return lambda x: x + 1, lambda x: (x.t().contiguous() + 1).t()
 
 
+@case("value", "returns an extra key 'b'")
+def extra_key() -> Any:
+    return lambda x: {"a": x}, lambda x: {"a": x, "b": x}
+
+
 @case("value", "returns a different order of the keys")
 def order_of_keys() -> Any:
     return lambda x: {"a": 1, "b": 2}, lambda x: {"b": 2, "a": 1}

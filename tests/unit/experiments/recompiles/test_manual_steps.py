@@ -94,6 +94,23 @@ def test_a_counter_of_the_object_whose_method_is_called_at_a_break() -> None:
     assert step.startswith("`self.n` of the method that is called at the break varies: keep the number in a tensor")
 
 
+def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_function() -> None:
+    group = Path(Root("global", "opt")).into("attribute", "param_groups").into("item", 0)
+    count = Number(group.into("item", "k"), (1, 2, 3))
+    keys = OtherVariation(group, "length", ())
+    first = GuardFailure("not ___dict_contains('z', G['opt'].state[list(dict.keys(G['opt'].state))[0]])")
+    later = GuardFailure("G['opt'].param_groups[0]['k'] == 1")
+    recompiles = [
+        Recompile("0/1", "0/0", "step", None, [first], id="r1"),
+        Recompile("0/2", "0/0", "step", None, [first, later], id="r2"),
+    ]
+    steps = dict(manual_steps(Variations(numbers=(count,), others=(keys,)), recompiles, None))
+    (created, counted) = sorted(steps, key=lambda step: steps[step])
+    assert created.startswith("The first call creates the optimizer's state")
+    assert counted.startswith("`opt.param_groups[0]['k']` of the optimizer is a Python number")
+    assert "leave `step()` of this optimizer out of the compiled function" in counted
+
+
 @pytest.mark.parametrize(("kind", "first", "words"), [
     ("kind", 0.0, "is a number"),
     ("rank", 1, "has a different number of dimensions"),

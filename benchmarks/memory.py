@@ -1,91 +1,170 @@
-"""Measure the memory that experiments need, compared with that of the call itself.
+"""Measure the memory that each question about a call needs, compared with the memory of the call and of its cell.
 
-For each experiment, a fresh process makes a model of linear layers with one graph break, calls it once, and runs the
-experiment. The growth is the peak of the process's memory meanwhile, minus the memory held before; the ratio divides it
-by the memory that the call holds: model, arguments and activations. Linux only.
+A fresh process makes a model of three linear layers with two graph breaks and asks the question. The growth is the peak
+of the process's memory meanwhile, minus the memory held before. What the same cell needs without the package, measured
+in a process of its own, is subtracted; the ratio divides the rest by the size of the tensors that the call holds. Linux
+only.
 
-    python benchmarks/memory.py                  # all experiments, a model of 200 MiB
-    python benchmarks/memory.py --mib 400 --way check --backend inductor
+    python benchmarks/memory.py                  # all programs and questions, a model of 200 MiB
+    python benchmarks/memory.py --mib 400 --program backward --way=--check --backend inductor
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import gc
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WIDTH = 1024
+_LAYERS = 3
 _BATCH = 64
+#: The model's source; the cell that defines it can be edited.
+MODEL = """import torch
+class Stack(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(LAYERS)))
+    def forward(self, x):
+        for layer in self.layers[:-1]:
+            x = layer(x)
+            torch._dynamo.graph_break()
+            x = x.relu()
+        return self.layers[-1](x)
+def train(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    return loss
+""".replace("LAYERS", str(_LAYERS))
+EDIT = ("            torch._dynamo.graph_break()\n", "")
 
 
-def models(mib: int) -> tuple[Any, Any, Any, Any]:
-    """Return a small and a large model with one break each, and their arguments."""
-    import torch
+class Program(NamedTuple):
+    """A cell, and the arguments of the call for the functions that ask about one call.
 
-    class Stack(torch.nn.Module):
-        def __init__(self, layers: int, width: int) -> None:
-            super().__init__()
-            self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(layers))
+    Parameters
+    ----------
+    cell : str
+        The cell; ``CALL`` is the compiled function, or the function itself for ``--frontends``.
+    function : str
+        The function that is compiled.
+    arguments : tuple of str
+        The names of its arguments; empty if the compiled call is the same as that of an earlier program.
+    has_state : bool
+        Whether the call uses the optimizer's state.
+    """
 
-        def forward(self, x: Any) -> Any:
-            for layer in self.layers[:-1]:
-                x = torch.relu(layer(x))
-            torch._dynamo.graph_break()  # noqa: SLF001 - what the benchmark is about
-            return self.layers[-1](x)
-
-    layers = max(2, round(mib * (1 << 20) / (4 * _WIDTH * _WIDTH)))
-    return Stack(2, 8), torch.rand(2, 8), Stack(layers, _WIDTH), torch.rand(_BATCH, _WIDTH)
+    cell: str
+    function: str = "model"
+    arguments: tuple[str, ...] = ()
+    has_state: bool = False
 
 
-def ask_magic(option: str, backend: str) -> Callable[[Any, Any], None]:
-    """Return a function that runs a cell, or for :data:`LINE` a line, with the magic."""
+PROGRAMS = {
+    "forward": Program("value = CALL(x).sum().item()", arguments=("x",)),
+    "backward": Program("value = CALL(x).sum()\nvalue.backward()"),
+    "AdamW": Program("optimizer.zero_grad()\nvalue = CALL(x).sum()\nvalue.backward()\noptimizer.step()"),
+    "compiled AdamW": Program(
+        "value = CALL(model, optimizer, x)", "train", ("model", "optimizer", "x"), has_state=True
+    ),
+}
+#: The cell without the package, and the magic on a line, which copies the model before the call.
+WITHOUT, LINE = "without", "--frontends on a line"
+MAGIC = (
+    *("--try", "--try again", "--check", "--cost", "--values", "--repro", "--frontends", LINE),
+    *("--patch", "an edited cell", "--try --check --cost"),
+)
+CAPTURES = ("capture(entries=True)", "capture, try_remedies")
+CALLS = ("try_remedies", "check", "measure", "values", "compare_frontends")
+WAYS = (*MAGIC, *CAPTURES, *CALLS)
+
+
+def make_shell() -> Any:
+    """Return a shell in which the model's class is defined by a cell."""
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
-    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    shell: Any = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     shell.run_line_magic("load_ext", "jupyter_graphbreak")
-
-    def ask(model: Any, x: Any) -> None:
-        import torch
-
-        shell.user_ns.update(model=model, x=x, torch=torch)
-        call = "model" if option == "--frontends" else f"torch.compile(model, backend={backend!r})"
-        code = f"value = {call}(x).sum().item()"
-        cell = f"%%compile_explain {option} --output report\n{code}"
-        result = shell.run_cell(f"%compile_explain {LINE} --output report model(x)" if option == LINE else cell)
-        result.raise_error()
-        del shell.user_ns["report"]
-
-    return ask
+    run_cell(shell, MODEL)
+    return shell
 
 
-def ask_call(way: str, backend: str) -> Callable[[Any, Any], None]:
-    """Return a function that runs an experiment on one call."""
-    import jupyter_graphbreak
-
-    def ask(model: Any, x: Any) -> None:
-        import torch
-
-        call = model if way == "compare_frontends" else torch.compile(model, backend=backend)
-        getattr(jupyter_graphbreak, way)(call, x)
-
-    return ask
+def run_cell(shell: Any, text: str, **options: Any) -> None:
+    """Run a cell, with options that a front end sends in the metadata of its message."""
+    request = {"metadata": {"graphbreak": options} if options else {}, "content": {"code": text}}
+    shell.get_parent = lambda: request
+    shell.run_cell(text, store_history=True).raise_error()
 
 
-#: The magic on a line, which copies the model before the call.
-LINE = "--frontends --quiet"
-WAYS = (
-    *("--try", "--check", "--cost", "--values", "--repro", "--frontends", LINE),
-    *("try_remedies", "check", "measure", "values", "compare_frontends"),
-)
+def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
+    """Run a program's cell in a way."""
+    names = program.function, ", ".join(program.arguments or ("x",))
+    cell = program.cell.replace(
+        "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
+    )
+    if way == WITHOUT:
+        run_cell(shell, cell)
+    elif way == LINE:
+        run_cell(shell, f"%compile_explain --frontends --output report {names[0]}({names[1]})")
+    elif way == "an edited cell":
+        run_cell(shell, cell, explain="--try --output report", edited=((MODEL, MODEL.replace(*EDIT)),))
+    elif way == "--patch":
+        lines = MODEL.splitlines(), MODEL.replace(*EDIT).splitlines()
+        patch = difflib.unified_diff(*lines, "a/Cell In[1]", "b/Cell In[1]", lineterm="")
+        Path(os.environ["TMPDIR"], "own.patch").write_text("\n".join(patch) + "\n")
+        run_cell(shell, f"%%compile_explain --patch {os.environ['TMPDIR']}/own.patch --output report\n{cell}")
+    else:
+        run_cell(shell, f"%%compile_explain {way.removesuffix(' again')} --output report\n{cell}")
+
+
+def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None:
+    """Run a program's cell in a block that keeps its entries."""
+    cell = program.cell.replace("CALL", f"torch.compile({program.function}, backend={backend!r})")
+    block = "\n".join(f"    {line}" for line in cell.splitlines())
+    then = "report = run.try_remedies()" if "try_remedies" in way else "report = run.report"
+    run_cell(
+        shell, f"import jupyter_graphbreak\nwith jupyter_graphbreak.capture(entries=True) as run:\n{block}\n{then}"
+    )
+
+
+def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None:
+    """Ask about the call of a program, which does not run for real."""
+    arguments = ", ".join(program.arguments)
+    call = program.function if way == "compare_frontends" else f"torch.compile({program.function}, backend={backend!r})"
+    run_cell(shell, f"import jupyter_graphbreak\nreport = jupyter_graphbreak.{way}({call}, {arguments})")
+
+
+def question(way: str) -> Callable[[Any, Program, str, str], None]:
+    """Return the function that asks in a way."""
+    return ask_about_call if way in CALLS else ask_by_capture if way in CAPTURES else ask_in_cell
+
+
+def set_up(shell: Any, width: int, program: Program) -> int:
+    """Define the names that a cell uses, and return the bytes of the tensors that its call holds."""
+    import torch
+
+    model = shell.user_ns["Stack"](width)
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.rand(_BATCH, width)
+    if "optimizer" in program.cell:  # the optimizer makes its state in the first step
+        for parameter in model.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        optimizer.zero_grad()
+    shell.user_ns.update(model=model, optimizer=optimizer, x=x)
+    states = [value for state in optimizer.state.values() for value in state.values()] if program.has_state else []
+    return sum(tensor.nbytes for tensor in (*model.parameters(), x, *states))
 
 
 def held_now() -> int:
@@ -101,41 +180,56 @@ def status(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-def measure(way: str, mib: int, backend: str) -> None:
-    """Measure one experiment in this process, and print the numbers."""
+def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, int]:
+    """Return the bytes that a call holds, and the growth of this process's memory when it is asked about."""
     import torch
 
     torch.manual_seed(0)
-    ask = ask_magic(way, backend) if way.startswith("--") else ask_call(way, backend)
-    small, small_x, large, x = models(mib)
+    shell = make_shell()
+    ask = question(way)
+    set_up(shell, 8, program)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        ask(small, small_x)  # first-time loading and compiling do not count
-    parameters = sum(parameter.nbytes for parameter in large.parameters())
-    activations = x.nbytes * len(large.layers) * 2
-    call = parameters + x.nbytes + activations
-    large(x).sum().item()
-    before = held_now()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        ask(large, x)
-    growth = status("VmHWM") - before
-    print(f"{way:18} {call / 2**20:8.0f} MiB {growth / 2**20:8.0f} MiB {growth / call:6.2f} times")
+        ask(shell, program, way, backend)  # first-time loading and compiling do not count
+        held = set_up(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
+        if way.endswith(" again"):
+            ask(shell, program, way, backend)
+        shell.user_ns.pop("report", None)
+        before = held_now()
+        ask(shell, program, way, backend)
+    return held, status("VmHWM") - before
+
+
+def measure_in_process(program: str, way: str, given: argparse.Namespace) -> tuple[int, int]:
+    """Measure in a process of its own."""
+    arguments = [f"--program={program}", f"--way={way}", f"--mib={given.mib}", f"--backend={given.backend}", "--here"]
+    done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
+    held, growth = done.stdout.split()[-2:]
+    return int(held), int(growth)
 
 
 def main() -> None:
-    """Measure each experiment in a separate process."""
+    """Measure each question about each program in a separate process."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--mib", type=int, default=200, help="the size of the model (default: %(default)s)")
     parser.add_argument("--backend", default="eager", help="what the model is compiled with (default: %(default)s)")
-    parser.add_argument("--way", choices=WAYS, action="append", help="only this way; may be given several times")
+    parser.add_argument(
+        "--program", choices=PROGRAMS, action="append", help="only this one; may be given several times"
+    )
+    parser.add_argument("--way", choices=(WITHOUT, *WAYS), action="append", help="only this way; likewise")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
-        measure(given.way[0], given.mib, given.backend)
+        print(*measure(PROGRAMS[given.program[0]], given.way[0], given.mib, given.backend))
         return
-    print(f"{'':18} {'the call':>12} {'growth':>12}", flush=True)
-    for way in given.way or WAYS:
-        arguments = ["--mib", str(given.mib), "--backend", given.backend, f"--way={way}", "--here"]
-        subprocess.run([sys.executable, __file__, *arguments], check=True)
+    for name in given.program or PROGRAMS:
+        held, plain = measure_in_process(name, WITHOUT, given)
+        print(f"{name}: the call holds {held / 2**20:.0f} MiB, the cell alone adds {plain / 2**20:.0f} MiB", flush=True)
+        for way in given.way or WAYS:
+            if way in CALLS and not PROGRAMS[name].arguments:
+                continue
+            growth = measure_in_process(name, way, given)[1]
+            more = growth - (0 if way in CALLS else plain)
+            print(f"  {way:22} {growth / 2**20:8.0f} MiB {more / held:6.2f} times more than the cell alone", flush=True)
 
 
 if __name__ == "__main__":

@@ -41,11 +41,12 @@ def digest(value: torch.Tensor) -> torch.Tensor:
     rows = elements[:elements_in_rows].view(-1, _ELEMENTS)
     # Neither autocast nor the matmul precision settings affect double precision.
     weights = _random_weights().to(value.device)
-    parts = [
-        (rows[start : start + _CHUNK_ROWS].double() @ weights).to(value.dtype)
-        for start in range(0, len(rows), _CHUNK_ROWS)
-    ]
-    return torch.cat([*(part.reshape(-1) for part in parts), elements[elements_in_rows:]])
+    sums = torch.empty(len(rows), _SUMS, dtype=value.dtype, device=value.device)
+    # All chunks use one buffer: small results between large temporaries would keep the C library from reusing memory.
+    buffer = torch.empty(_CHUNK_ROWS, _ELEMENTS, dtype=torch.float64, device=value.device)
+    for chunk, chunk_sums in zip(rows.split(_CHUNK_ROWS), sums.split(_CHUNK_ROWS), strict=True):
+        chunk_sums.copy_(buffer[: len(chunk)].copy_(chunk) @ weights)
+    return torch.cat([sums.reshape(-1), elements[elements_in_rows:]])
 
 
 def note_shape(tensor_digest: torch.Tensor, value: torch.Tensor) -> None:

@@ -86,7 +86,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "faulthandler": {
         "dump_traceback": ("file", "writes to an open file"),
         **dict.fromkeys(("dump_traceback_later", "cancel_dump_traceback_later"), ("state", "sets a fault timer")),
-        **dict.fromkeys(("register", "unregister"), ("state", "sets the fault handler")),
+        **dict.fromkeys(("enable", "disable", "register", "unregister"), ("state", "sets the fault handler")),
     },
     "importlib": {"reload": ("state", "loads a module again")},
     "sys": {"setdlopenflags": ("state", "sets how libraries are loaded")},
@@ -95,6 +95,7 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
          "restart_events"),
         ("state", "sets up monitoring of the interpreter"),
     ),
+    "time": {"tzset": ("state", "sets the time zone")},
     "tracemalloc": dict.fromkeys(("start", "stop", "clear_traces", "reset_peak"), ("state", "traces memory")),
     "termios": dict.fromkeys(("tcsetattr", "tcsendbreak", "tcflush", "tcflow"), ("state", "sets the terminal")),
     "unittest.mock": {

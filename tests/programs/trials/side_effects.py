@@ -13,6 +13,7 @@ import ctypes
 import dbm
 import decimal
 import enum
+import faulthandler
 import gc
 import getpass
 import http.client
@@ -568,6 +569,16 @@ def sets_benchmark(x):
 
 def sets_default_dtype(x):
     torch.set_default_dtype(torch.float64)  # state
+    return finish(x)
+
+
+def sets_time_zone(x):
+    time.tzset()  # state
+    return finish(x)
+
+
+def sets_fault_handler(x):
+    (faulthandler.disable if faulthandler.is_enabled() else faulthandler.enable)()  # state
     return finish(x)
 
 

@@ -98,6 +98,16 @@ def test_runs_use_a_kept_copy_and_restore_it() -> None:
     assert torch.equal(held, before)
 
 
+def test_digest_needs_one_temporary_tensor() -> None:
+    # A new temporary tensor for each part would let the heap grow by the size of the digested tensor.
+    given = torch.ones(2000, 2000)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profiler:
+        digest(given)
+    allocated = [event.self_cpu_memory_usage for event in profiler.events() or []]
+    assert len([size for size in allocated if size > 1 << 20]) == 1
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_digest_differs_if_one_element_differs(dtype: torch.dtype) -> None:
     torch.manual_seed(0)

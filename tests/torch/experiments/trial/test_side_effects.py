@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import copyreg
 import decimal
+import faulthandler
 import gc
 import importlib
 import inspect
@@ -19,6 +20,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import warnings
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -91,6 +93,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO("line\n" * 100))
     monkeypatch.delenv("SIDE_EFFECT", raising=False)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")  # which only `time.tzset` makes Python use
     register = atexit.register
 
     def counted(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -106,9 +109,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     matmul, benchmark, language = (
         torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark, locale.setlocale(locale.LC_ALL),
     )  # fmt: skip
-    settings = read_settings()
+    settings, handles_faults = read_settings(), faulthandler.is_enabled()
     programs.open_all()
     yield
+    monkeypatch.delenv("TZ")
+    time.tzset()
+    if handles_faults:
+        faulthandler.enable(sys.__stderr__)
     programs.close_all()
     for marked in (threading.current_thread(), programs.LOGGER):
         vars(marked).pop("calls", None)
@@ -178,6 +185,7 @@ def seen() -> dict[str, Any]:
         "event": (programs.EVENT.is_set(), programs.MOCK.call_count),
         "table": len(copyreg.dispatch_table),
         "random": torch.get_rng_state().tolist(),
+        "zone and faults": (time.tzname, faulthandler.is_enabled()),
     }
 
 

@@ -187,7 +187,7 @@ _OTHERS: dict[str, dict[Content, str]] = {
     "Check": {
         "function": "function",
         "backend": "backend",
-        "kept": "equal step instances",
+        "kept": "equal step instances calls",
         "removed": "differences",
         "parts": "first restored_by",
     },

@@ -210,8 +210,10 @@ class Rerun:
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._noting_failures(f"checking {entry.function}"), limit_time(end):
                 try:
-                    checked = check_instances(groups[id(entry)], self.report, find_cell=self._find_cell)
-                    checks.append(checked.check)
+                    group = groups[id(entry)]
+                    checked = check_instances(group, self.report, find_cell=self._find_cell)
+                    calls = max(map(self._kept.total_of, group))
+                    checks.append(replace(checked.check, calls=calls))
                 except TrialStoppedError as stopped:
                     self._kept.leave_out(entry, stopped.effect)
         return self._update(replace(self.report, check=checks))

@@ -167,7 +167,12 @@ def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
 def test_check_sentences() -> None:
     report = checks()
     right, wrong = report.check or []
-    assert check_sentence(report, right) == "right: norm compiled with inductor gives the same result as eager"
+    assert check_sentence(report, replace(right, calls=3)).endswith(" as eager, in the first of 3 calls")
+    assert check_sentence(report, replace(right, calls=3, instances=2)).endswith(", in the first call of each")
+    assert (
+        check_sentence(report, right)
+        == "right: norm compiled with inductor gives the same values and gradients as eager"
+    )
     assert check_sentence(report, wrong) == (
         "wrong: step compiled with inductor, from graph B, line 15 (truediv), introduced by the backend: "
         "the value differs by 0.25"
@@ -455,7 +460,7 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     )
     assert found[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
-        "limit), because of what differs: self.index: 0 -> 1"
+        "limit), because of what differs: self.index: 0 -> 1 -> different value"
     )
     assert "(line 12). Advice: " in found[1]
     assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]

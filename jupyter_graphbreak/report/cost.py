@@ -504,7 +504,7 @@ class Check(msgspec.Struct, frozen=True):
         The number of compared modules of one class, or functions with the same code. Each one is compared alone, and a
         module also after those before it were compiled. The differences are those of the first wrong one.
     calls : int
-        The number of calls of the function in the run, of which the first one is compared.
+        The number of calls of the function in the run. One of them is compared: the first, or the first in its modes.
     """
 
     function: str

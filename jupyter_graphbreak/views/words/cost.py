@@ -464,8 +464,8 @@ def check_sentence(report: Report, check: Check) -> str:
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"
-        first_calls = f", in the first {'call of each' if instances else f'of {check.calls} calls'}"
-        return f"{words} gives the same values and gradients as eager{first_calls if check.calls > 1 else ''}"
+        compared = f" ({'1 call of each' if instances else f'1 of {check.calls} calls'} was compared)"
+        return f"{words} gives the same values and gradients as eager{compared if check.calls > 1 else ''}"
     first = check.first
     words = f"wrong: {check.function} compiled with {check.backend}"
     if first is not None:

@@ -53,20 +53,34 @@ def _costs(report: Report) -> dict[str, BreakCost]:
     frames = {frame.id: frame for frame in report.frames}
     resumes = {resume.id: resume for resume in report.resumes}
     skipped = {function.id: function for function in report.skipped}
-    first = _first_graphs(report)
+    first, separate = _first_graphs(report), _graphs_of_separate_calls(report)
     costs = {}
     for break_ in report.breaks:
         own_resumes = [resumes[ident] for ident in break_.resumes if ident in resumes]
         compiled = [frames[ident] for resume in own_resumes for ident in resume.frames if ident in frames]
         seconds = [frame.compile_s for frame in compiled if frame.compile_s is not None]
         eager = [skipped[ident] for ident in dict.fromkeys(break_.skipped) if ident in skipped]
-        graphs = {graph for resume in own_resumes for graph in resume.graphs}
+        graphs = {graph for resume in own_resumes for graph in resume.graphs} | separate[break_.id]
         costs[break_.id] = BreakCost(
             graphs=len(graphs - first),
             compile_s=round(sum(seconds), 6) if seconds else None,
             eager=len(functions_worth_counting(report, eager)),
         )
     return costs
+
+
+def _graphs_of_separate_calls(report: Report) -> defaultdict[str, set[str]]:
+    """Return, for each break, the graphs of functions that would otherwise be a part of their caller's graph.
+
+    If a function breaks, PyTorch compiles the functions that it then calls separately.
+    """
+    frames = {frame.id: frame for frame in report.frames}
+    graphs: defaultdict[str, set[str]] = defaultdict(set)
+    for frame in report.frames:
+        caller = frames.get(frame.caller or "")
+        if frame.role == "call" and caller is not None and caller.breaks:
+            graphs[caller.breaks[-1]].update(frame.graphs)
+    return graphs
 
 
 def _first_graphs(report: Report) -> set[str]:

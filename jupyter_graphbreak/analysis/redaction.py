@@ -186,7 +186,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     "Check": {
         "function": "function",
         "backend": "backend",
-        "kept": "equal step instances",
+        "kept": "equal step instances calls",
         "removed": "differences",
         "parts": "first restored_by",
     },

@@ -203,7 +203,9 @@ class Rerun:
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
             with entry.set_up(), self._noting_failures(f"checking {entry.function}", entry), limit_time(end):
-                checks.append(check_instances(groups[id(entry)], self.report, find_cell=self._find_cell).check)
+                group = groups[id(entry)]
+                checked = check_instances(group, self.report, find_cell=self._find_cell)
+                checks.append(replace(checked.check, calls=max(map(self._kept.total_of, group))))
         return self._update(replace(self.report, check=checks))
 
     @_collecting_faults

@@ -504,6 +504,8 @@ class Check(msgspec.Struct, frozen=True):
     instances : int
         The number of compared modules of one class, or functions with the same code. Each one is compared alone, and a
         module also after those before it were compiled. The differences are those of the first wrong one.
+    calls : int
+        The number of calls of the function in the run. One of them is compared: the first, or the first in its modes.
     """
 
     function: str
@@ -514,3 +516,4 @@ class Check(msgspec.Struct, frozen=True):
     step: Literal["eager", "aot_eager", "backend"] | None = None
     restored_by: list[NumericsTrial] = []
     instances: int = 1
+    calls: int = 1

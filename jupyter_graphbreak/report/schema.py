@@ -211,14 +211,15 @@ Owner = Literal["own", "library", "torch"]
 
 
 class BreakCost(msgspec.Struct, frozen=True):
-    """The cost of a break, which removing the break saves.
+    """The cost of a break.
 
     Parameters
     ----------
     graphs : int
         The number of graphs that exist only because of the break.
     compile_s : float or None
-        The time for compiling its resume functions, if it was measured.
+        The time for compiling its resume functions, if it was measured. Without the break, much of this time may remain
+        as a part of the time for compiling the graph before it.
     eager : int
         The number of functions that run eagerly because of it, without those of Python's standard library.
     """

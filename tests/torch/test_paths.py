@@ -101,6 +101,10 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
         ("only_eager_work", "line {1} is skipped because the code is compiled"),
         ("a_loop_that_only_runs_eagerly", "lines {1} and {2} are skipped because the code is compiled"),
         ("conditional_expression", "part of line {0} runs only because the code is compiled"),
+        (
+            "a_loop_whose_test_continues_only_when_compiled",
+            "part of line {0} and line {1} run only because the code is compiled",
+        ),
         ("in_a_with_block", "line {1} runs only because the code is compiled"),
     ],
 )

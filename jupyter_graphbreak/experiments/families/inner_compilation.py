@@ -75,7 +75,7 @@ def propose_inner_compilation(
     files : mapping
         The file name of each source, by its id.
     share : float
-        The share of the entry's operations that the inner calls perform.
+        The share of the entry's forward operations that the inner calls perform.
     taken_names : frozenset of str
         Names that the proposal must not assign at the top level.
     """
@@ -89,7 +89,7 @@ def propose_inner_compilation(
         return None
     targets_text = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     title = f"Compile {targets_text} instead of {entry.owner + '.' if entry.owner else ''}{entry.name}"
-    share_text = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the operations"
+    share_text = f"{'it does' if len(names) == 1 else 'they do'} {round(100 * share)}% of the forward operations"
     is_copied = any(_SHALLOW_COPIES.search(draft.text) for draft in drafts.values())
     copied_method = next((call.method for call in calls if call.method), "") if is_copied else ""
     assumptions = (

@@ -409,6 +409,19 @@ def _text_in_title(number: Number, owner: str) -> str:
     return f"`{key}` of `{expression(optimizer, owner)}`"
 
 
+def names_of_tensors_left(candidate: RecompileCandidate, owner: str) -> list[str]:
+    """Return the names of the numbers that a candidate leaves as tensors: "`step.n`", "`lr` of `optimizer`"."""
+    names: dict[str, None] = {}
+    for preparation in candidate.preparations:
+        if not preparation.leaves_tensors:
+            continue
+        optimizers_and_keys = map(_optimizer_and_key, candidate.adjustment.tensors)
+        keys = [key for optimizer, key in optimizers_and_keys if optimizer == preparation.path]
+        name = f"`{expression(preparation.path, owner)}`"
+        names.update(dict.fromkeys([f"`{key}` of {name}" for key in keys] or [name]))
+    return list(names)
+
+
 def with_same_layouts(candidate: RecompileCandidate) -> RecompileCandidate:
     """Return a candidate that also stops inductor from changing memory formats."""
     return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUTS)

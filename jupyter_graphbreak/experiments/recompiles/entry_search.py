@@ -16,6 +16,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     Circumstances,
     RecompileCandidate,
     expression,
+    names_of_tensors_left,
     propose,
     with_joined_conditions,
     with_same_layouts,
@@ -223,10 +224,9 @@ class EntrySearch:
         if trial.verdict == "works" and needing_items:
             reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
             trial = dataclasses.replace(trial, verdict="works on what ran", reason=reason)
-        leaving_tensors = [preparation for preparation in trial.candidate.preparations if preparation.leaves_tensors]
-        if trial.verdict not in WORKING or not leaving_tensors:
+        names = names_of_tensors_left(trial.candidate, self._owner)
+        if trial.verdict not in WORKING or not names:
             return trial
-        names = [f"`{expression(preparation.path, self._owner)}`" for preparation in leaving_tensors]
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
         trial = dataclasses.replace(trial, verdict="works but differs", differences=[*trial.differences, *differences])
         named_reader = self._texts.reading_line_of(trial.candidate.adjustment.tensors, self._sites(), self._definition)

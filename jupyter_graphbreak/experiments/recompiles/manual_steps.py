@@ -41,13 +41,13 @@ _OWNER_ATTRIBUTE = re.compile(rf"{METHOD_OWNER.pattern}\.([\w.]+) == -?\d")
 _FUNCTION_WITHOUT_CODE = "fn"
 #: The name that :func:`changed_settings` gives the grad mode.
 _GRAD_MODE = "the grad mode"
-_FLAG_STEP = "`{name}` selects between two branches, and each has its own graph: two graphs are expected."
-_GRADIENTS_STEP = (
-    "`{name}` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected."
+_FLAG_STEP = "`{name}` selects between two branches, and each has its own graph, as expected."
+_GRADIENTS_STEP = "`{name}` requires a gradient in some calls only, and each kind has its own graph, as expected."
+_INFERENCE_STEP = (
+    "`{name}` is an inference tensor (from `torch.inference_mode()`) in some calls only, and these have their own "
+    "graph, as expected."
 )
-_TRAINING_STEP = (
-    "Training or evaluation selects between two branches, and each has its own graph: two graphs are expected."
-)
+_TRAINING_STEP = "Training or evaluation selects between two branches, and each has its own graph, as expected."
 _OBJECT_STEP = "`{name}` is a different object in some calls: create it once, before the loop."
 _FUNCTION_STEP = (
     "`{name}` is a different function in some calls, and each function has its own graph: that is expected if there "
@@ -85,6 +85,14 @@ _SENTENCES_BY_PATTERN = (
     ),
     (re.compile(r"len\(([^()]+)\) (?:==|!=)"), _LENGTH_STEP),
     (re.compile(r"tensor '([^']+)' requires_grad mismatch"), _GRADIENTS_STEP),
+    (
+        re.compile(
+            r"tensor '([^']+)' dispatch key set mismatch\. expected DispatchKeySet\((?:"
+            r"(?=[^)]*ADInplaceOrView)[^)]*\), actual DispatchKeySet\((?![^)]*ADInplaceOrView)"
+            r"|(?![^)]*ADInplaceOrView)[^)]*\), actual DispatchKeySet\((?=[^)]*ADInplaceOrView))"
+        ),
+        _INFERENCE_STEP,
+    ),
     (re.compile(r"([\w.\[\]'\"]+) (?:==|is) (?:True|False)"), _FLAG_STEP),
 )
 #: The sentence if the cause is unknown; without trials, the advice about the guard is more specific.
@@ -112,12 +120,13 @@ def manual_step(
         The number of graphs that the function has for all calls; 0 if it is unknown.
     """
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
-    if sentence := _sentence_about_cache(guards, varied) or _sentence_about_function(guards):
-        return sentence
-    for guard in guards:
-        if sentence := _sentence_about_kept_number(guard, varied):
-            return sentence
-    if sentence := _sentence_about_optimizer(named_variations):
+    of_specific_causes = [
+        _sentence_about_cache(guards, varied),
+        _sentence_about_function(guards),
+        *(_sentence_about_kept_number(guard, varied) for guard in guards),
+        _sentence_about_optimizer(named_variations),
+    ]
+    if sentence := next(filter(None, of_specific_causes), ""):
         return sentence
     for variation in named_variations.others:
         return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
@@ -182,7 +191,7 @@ def _sentence_about_arguments(varied: Variations) -> str:
     if small := next((size for size in varied.sizes if any(value in {0, 1} for value in size.values)), None):
         return (
             f"`{small}` has size {min(small.values)} in some calls: PyTorch compiles sizes 0 and 1 separately because "
-            "many operations treat them differently, so two graphs are expected."
+            "many operations treat them differently, so a separate graph is expected."
         )
     return ""
 
@@ -329,8 +338,8 @@ def _sentence_about_variation(variation: OtherVariation) -> str:
             )
         case "none":
             return (
-                f"{name} is sometimes None: the calls with and without it are two different programs, and two graphs "
-                "are expected. To have one, always pass a tensor that has no effect."
+                f"{name} is sometimes None: the calls with and without it are two different programs, and each has "
+                "its own graph, as expected. To have one graph, always pass a tensor that has no effect."
             )
         case "dtype":
             dtypes = " and ".join(f"sometimes {str(value).removeprefix('torch.')}" for value in variation.values)
@@ -370,7 +379,7 @@ def _sentence_about_guard(guard: str) -> str:
         if _GRAD_MODE in settings:
             return (
                 "The function is called with and without gradients (such as for training and for evaluation), and "
-                "each has its own graph: two graphs are expected."
+                "each has its own graph, as expected."
             )
         return f"{settings[:1].upper()}{settings[1:]} changed between calls: set it once, before the first call."
     for pattern, sentence in _SENTENCES_BY_PATTERN:

@@ -220,8 +220,8 @@ class _BreakRemedyBuilder:
             return
         step = f"compiling `{part.name}` instead of {self._search.runner.entry.function}"
         sentence = (
-            f"`{part.name}` does {round(100 * part.share)}% of the operations, and of all breaks only this one is "
-            f"inside it: if you can remove this break, try {step}."
+            f"`{part.name}` does {round(100 * part.share)}% of the forward operations, and of all breaks only this one "
+            f"is inside it: if you can remove this break, try {step}."
         )
         title = f"Try {step}"
         yield replace(decision_for_person("", sentence, None), title=title, family=INNER_FAMILY, breaks=[ident])

@@ -279,10 +279,11 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
 def gradient_weights(root: torch.Tensor) -> torch.Tensor:
     """Return non-periodic weights for the elements of a result, so that their gradients do not cancel.
 
-    The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5.
+    The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5. The weight of a single
+    element, such as a loss, is 1, with which ``backward()`` begins.
     """
     detached = root.detach()
-    if detached.layout != torch.strided or detached.is_nested:
+    if detached.layout != torch.strided or detached.is_nested or detached.numel() == 1:
         return torch.ones_like(detached)
     ramp = torch.arange(detached.numel(), dtype=torch.float64) * 0.6180339887 % 1
     return ((ramp * 64).floor() / 64 + 0.5).to(detached.device, detached.dtype).reshape(detached.shape)

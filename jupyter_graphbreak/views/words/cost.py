@@ -451,7 +451,9 @@ def check_sentence(report: Report, check: Check) -> str:
     """Return whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
-        return f"right: {check.function}{instances} compiled with {check.backend} gives the same result as eager"
+        words = f"right: {check.function}{instances} compiled with {check.backend}"
+        compared = f" ({'1 call of each' if instances else f'1 of {check.calls} calls'} was compared)"
+        return f"{words} gives the same values and gradients as eager{compared if check.calls > 1 else ''}"
     first = check.first
     words = f"wrong: {check.function} compiled with {check.backend}"
     if first is not None:

@@ -89,11 +89,11 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
 
 
 def cost_of_all(breaks: Sequence[Break]) -> str:
-    """Describe what breaks cost together: "add 99 graphs, 57.91 s of compiling; 3 functions run eagerly"."""
+    """Describe what breaks cost together: "add 99 graphs; compiling the code after them took 57.90 s"."""
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)
     compiling = sum(cost.compile_s or 0.0 for cost in costs)
     added = [f"add {counted(graphs, 'graph')}"] if graphs else []
-    added += [f"{compiling:.2f} s of compiling"] if added and compiling >= 0.005 else []  # noqa: PLR2004
+    added += [f"compiling the code after them took {compiling:.2f} s"] if added and compiling >= 0.005 else []  # noqa: PLR2004
     run = [f"{counted(eager, 'function')} {'runs' if eager == 1 else 'run'} eagerly"] if eager else []
-    return "; ".join(filter(None, [", ".join(added), *run]))
+    return "; ".join([*added, *run])

@@ -28,7 +28,7 @@ _ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
 
 
 def cost_of(break_: Break) -> str:
-    """Describe what a break costs: "adds 2 graphs, 0.35 s of compiling; 3 functions run eagerly"."""
+    """Describe what a break costs: "adds 2 graphs; compiling the code after it took 0.3 s; 3 functions run eagerly"."""
     cost = break_.cost
     if cost is None:
         return ""
@@ -37,13 +37,13 @@ def cost_of(break_: Break) -> str:
 
 
 def graphs_added(break_: Break) -> str:
-    """Describe what a break adds: "adds 2 graphs, 0.35 s of compiling"; empty if it adds nothing."""
+    """Describe what a break adds: "adds 2 graphs; compiling the code after it took 0.35 s"; empty if nothing."""
     cost = break_.cost
     if cost is None or (not cost.graphs and cost.compile_s is None):
         return ""
-    seconds = f"{cost.compile_s:.2f} s of compiling" if cost.compile_s is not None else ""
+    seconds = f"compiling the code after it took {cost.compile_s:.2f} s" if cost.compile_s is not None else ""
     graphs = f"adds {counted(cost.graphs, 'graph')}" if cost.graphs else "adds no graph"
-    return ", ".join(filter(None, [graphs, seconds]))
+    return "; ".join(filter(None, [graphs, seconds]))
 
 
 def guidance(report: Report, break_: Break) -> list[Advice]:

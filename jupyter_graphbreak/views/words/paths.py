@@ -47,11 +47,13 @@ def path_effect(path: PathDifference) -> str:
 
 
 def _line_numbers_text(path: PathDifference, lines: list[Location]) -> str:
-    """Return "line 8", "lines 8 to 12", or "part of line 8" if it is the line of the test."""
-    numbers, decision = [line.line for line in lines], decision_place(path)
-    if decision is not None and numbers == [decision.line]:
-        return f"part of line {decision.line}"
-    return f"{'line' if len(numbers) == 1 else 'lines'} {number_list(numbers)}"
+    """Return "line 8", "lines 8 to 12", or "part of line 8 and line 9" if 8 is the line of the test."""
+    decision = decision_place(path)
+    test = (decision.source, decision.line) if decision is not None else None
+    numbers = [line.line for line in lines if (line.source, line.line) != test]
+    parts = [f"part of line {decision.line}"] if decision is not None and len(numbers) < len(lines) else []
+    parts += [f"{'line' if len(numbers) == 1 else 'lines'} {number_list(numbers)}"] if numbers else []
+    return " and ".join(parts)
 
 
 def path_results(path: PathDifference) -> str:

@@ -67,7 +67,7 @@ _MIN_MERGED = 4
 #: At most this many lines of one guard are named.
 _MAX_LINES = 3
 #: The advice for functions that are compiled for tensors with and without gradients.
-_EACH_KIND_IS_EXPECTED = "Each kind has its own graph, and two graphs are expected."
+_EACH_KIND_IS_EXPECTED = "Each kind has its own graph, as expected."
 #: The number of values to write out at the beginning of a series; a longer series shows these and the last.
 _MAX_VALUES = 2
 #: There is a warning if a function reaches this share of the recompile limit.
@@ -129,7 +129,7 @@ class Recompilation:
         Whether the compiled code is called between breaks, and only sizes of tensors and numbers that breaks returned
         varied: the program passes none of them to a compiled function itself.
     is_caused_by_gradients : bool
-        Whether only the need for gradients varied, so that two graphs are expected.
+        Whether only the need for gradients varied, so that the recompiles are expected.
     is_merged : bool
         Whether these are several functions.
     """
@@ -424,6 +424,7 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
 def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     """Return the values of one variable, as far as its guards name them, in the order of first occurrence.
 
+    The guard on a value names the value that it expected, but not the last one, which no version expects.
     Arrows separate values that followed each other; commas are used if a value may have recurred.
     """
     name = variations[-1][1].name
@@ -432,6 +433,8 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
     values: dict[str, None] = {}
     last = ""
     has_recurred = False
+    olds: list[str] = []
+    actual: str | None = None
     for _, group in groupby(variations, key=lambda variation: variation[0]):
         variations_of_call = [variation for _, variation in group]
         olds = [variation.old for variation in variations_of_call]
@@ -446,11 +449,12 @@ def _variation_text(variations: list[tuple[int, _Variation]]) -> str:
             values[actual], last = None, actual
         has_recurred |= actual != last
     series = list(values)
-    if len(series) == 1:
-        is_empty = name.startswith("len(") and series == ["0"]
-        series.append("1 or more" if is_empty else _OPPOSITE_FLAG.get(series[0], "different value"))
     if len(series) > _MAX_VALUES + 1:
         series = [*series[:_MAX_VALUES], "...", series[-1]]
+    if len(series) == 1 or (actual is None and not has_recurred and series[-1] in olds):
+        is_empty = name.startswith("len(") and series == ["0"]
+        next_value = "1 or more" if is_empty else _OPPOSITE_FLAG.get(series[-1], "different value")
+        series += [next_value] if next_value not in series else []
     return f"{name}: {(', ' if has_recurred else ' -> ').join(series)}"
 
 

@@ -36,6 +36,10 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
         for counts in values.results
         if counts.by == "graphs" and counts.raised is not None
     ]
+    if any(line.backward is not None for line in values.lines):
+        begin = f"Unless {name} runs a backward pass itself, gradients begin at its result"
+        loss = "a single number is the loss, and of more numbers a weighted sum"
+        sentences.append((f"{begin}: {loss}", False, None))
     if values.call > 1:
         call = f"The values are those of call {values.call} of {values.calls} calls of {name}"
         sentences.append(

@@ -159,7 +159,7 @@ export interface Advice {
   origin: 'graphbreak' | 'pytorch';
 }
 /**
- * The cost of a break, which removing the break saves.
+ * The cost of a break.
  */
 export interface BreakCost {
   graphs: number;

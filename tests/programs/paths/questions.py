@@ -142,6 +142,12 @@ def a_loop_that_only_runs_eagerly(x):
     return x
 
 
+def a_loop_whose_test_continues_only_when_compiled(x):
+    while torch.compiler.is_compiling() and x.shape[0] < 4:  # asks, compiled
+        x = torch.cat([x, x])  # compiled
+    return x
+
+
 def a_loop_in_the_eager_arm(x):
     for i in range(2):
         if i and not torch.compiler.is_compiling():  # asks

@@ -538,7 +538,7 @@ def test_a_flag_selects_two_graphs_and_nothing_claims_to_end_that() -> None:
     report = try_on_calls(
         forward, [calling(lambda c, train: c(torch.ones(3), train), train) for train in (True, False, True)]
     )
-    assert "two graphs are expected" in decision(report)
+    assert "each has its own graph, as expected" in decision(report)
     assert verdict(report).text.startswith("No breaks. ")
     assert verdict(report).text.endswith("forward was compiled twice, as expected: train varied.")
     assert not [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]

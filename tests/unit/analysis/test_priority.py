@@ -77,6 +77,22 @@ def test_a_break_before_all_operations_adds_no_graph() -> None:
     assert [cost.graphs for cost in costs if cost is not None] == [0, 1]
 
 
+def test_graphs_of_functions_that_the_broken_function_calls_count() -> None:
+    """A recursive function breaks at its end: each level has its own graph, and one would exist without the break."""
+    frames = [
+        Frame("0/0", "f", None, "entry", "compiled", breaks=["b1"]),
+        Frame("1/0", "r", None, "call", "compiled", caller="0/0", graphs=["A"], breaks=["b1"]),
+        Frame("1/1", "r", None, "call", "compiled", caller="1/0", graphs=["B"], breaks=["b1"], recompile_of="1/0"),
+        Frame("2/0", "r", None, "resume", "compiled", caller="1/1", resume="t1", graphs=["C"]),
+    ]
+    graphs = [Graph("A", "r", "1/0", ends="break", break_="b1"), Graph("B", "r", "1/1"), Graph("C", "r", "2/0")]
+    resumes = [Resume("t1", "", "r", None, "b1", ["2/0"], ["C"])]
+    breaks = [replace(a_break("b1", 3), resumes=["t1"])]
+    made = with_priorities(replace(report(), frames=frames, graphs=graphs, resumes=resumes, breaks=breaks))
+    assert made.breaks[0].cost is not None
+    assert made.breaks[0].cost.graphs == 2
+
+
 def test_functions_of_python_and_parts_of_functions_are_not_counted_as_eager() -> None:
     places = {
         "step": Location("s1", 2, 9, function="step"),

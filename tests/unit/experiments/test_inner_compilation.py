@@ -190,4 +190,4 @@ def test_the_title_names_what_is_compiled_and_its_share() -> None:
     calls = [InnerCall("Sequential", ("G",)), InnerCall("Sequential", ("D",))]
     proposal = propose_inner_compilation({"s1": text}, {"s1": "cell"}, CompiledEntry("step"), calls, 0.619)
     assert proposal is not None
-    assert proposal.title == "Compile G and D instead of step (they do 62% of the operations)"
+    assert proposal.title == "Compile G and D instead of step (they do 62% of the forward operations)"

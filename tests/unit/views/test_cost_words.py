@@ -167,7 +167,11 @@ def test_times_have_a_suitable_unit(us: float, sentence: str) -> None:
 def test_check_sentences() -> None:
     report = checks()
     right, wrong = report.check or []
-    assert check_sentence(report, right) == "right: norm compiled with inductor gives the same result as eager"
+    all_right = "right: norm compiled with inductor gives the same values and gradients as eager"
+    assert check_sentence(report, right) == all_right
+    several_calls = replace(right, calls=3)
+    assert check_sentence(report, several_calls) == f"{all_right} (1 of 3 calls was compared)"
+    assert check_sentence(report, replace(several_calls, instances=2)).endswith(" (1 call of each was compared)")
     assert check_sentence(report, wrong) == (
         "wrong: step compiled with inductor, from graph B, line 15 (truediv), introduced by the backend: "
         "the value differs by 0.25"
@@ -455,7 +459,7 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     )
     assert found[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
-        "limit), because of what differs: self.index: 0 -> 1"
+        "limit), because of what differs: self.index: 0 -> 1 -> different value"
     )
     assert "(line 12). Advice: " in found[1]
     assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]

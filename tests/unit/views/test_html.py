@@ -151,7 +151,8 @@ def test_the_content_is_in_reading_order() -> None:
         "Breaks 2",
         "✂1 Branch on a tensor's value GB0170",
         "score > 3 line 14 in step",
-        "allowed by error_on_graph_break(False), line 13, inside (True) of line 8 | adds 1 graph, 0.12 s of compiling",
+        "allowed by error_on_graph_break(False), line 13, inside (True) of line 8 | adds 1 graph; "
+        "compiling the code after it took 0.12 s",
         "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
         "Why",
         "Dynamo does not support tracing dynamic control flow.",
@@ -159,7 +160,8 @@ def test_the_content_is_in_reading_order() -> None:
         "line 16 in step (not reached)",
         "once, by frame 0/0",
         "✂2 torch._dynamo.graph_break() GB0025",
-        "allowed by error_on_graph_break(False), line 2 | adds 1 graph, 0.15 s of compiling; 1 function runs eagerly",
+        "allowed by error_on_graph_break(False), line 2 | adds 2 graphs; "
+        "compiling the code after it took 0.15 s; 1 function runs eagerly",
         "Do: Move the call out of the compiled region. PyTorch",
         "Graph break in a loop GB7000: the frame could not resume after it",
         "log_stats runs eagerly",
@@ -209,7 +211,7 @@ def test_a_failed_run_shows_the_error_and_what_was_not_compiled() -> None:
     assert "Warning: g was compiled by an earlier run" in text
     assert "an error by fullgraph=True, line 2" in text
     assert "recompiled (0/1), then limit reached: runs eagerly" in text
-    assert "n: 0 → 1 (line 4)" in text
+    assert "n: 0 → 1 → different value (line 4)" in text
     assert "Do: torch.compile(..., dynamic=True), or a tensor instead of a number" in text
 
 

@@ -166,6 +166,6 @@ def test_checks_and_costs_are_sentences() -> None:
     report = msgspec.structs.replace(no_breaks(), check=[Check("step", "inductor", equal=True)])
     found = section(report, "check")
     assert [(row.look, row.label) for row in found.rows] == [
-        ("good", "right: step compiled with inductor gives the same result as eager")
+        ("good", "right: step compiled with inductor gives the same values and gradients as eager")
     ]
     assert found.rows[0].label in report.to_text()

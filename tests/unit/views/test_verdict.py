@@ -53,7 +53,7 @@ def remedy(*breaks: str, title: str = "Take both sides with torch.where", verdic
 
 LEFT = replace(remedy("b2", verdict="not tried"), reason=INTERRUPTED, kind="person")
 LAYERDROP = "Turn off the random dropping of layers"
-PART = "Compile net instead of step (it does 82% of the operations)"
+PART = "Compile net instead of step (it does 82% of the forward operations)"
 LATE = replace(remedy("b1", title=PART, verdict="not tried"), family=INNER_FAMILY, reason=NO_TIME)
 BROKEN_PART = replace(
     remedy("b2", title="Try compiling `net` instead of step", verdict="not tried"), family=INNER_FAMILY, kind="person"
@@ -90,14 +90,16 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
          "3 breaks. Break 2 belongs outside of the compiled function: compile the forward pass."),
         (run(broken(1, graphs=1)), "bad", "1 break, line 1 in step: it adds 1 graph."),
         (run(*(broken(number, graphs=1) for number in range(1, 5))), "bad",
-         "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs, 2.00 s of compiling."),
+         "4 breaks, all for one reason: Branch on a tensor's value. They add 4 graphs; "
+         "compiling the code after them took 2.00 s."),
         (run(*(broken(number, eager=1) for number in range(1, 5))), "bad",
          "4 breaks, all for one reason: Branch on a tensor's value. 4 functions run eagerly."),
         (run(*(broken(number) for number in range(1, 5)), broken(5, gb_id="GB0059")), "bad",
          "5 breaks, 4 of them for one reason: Branch on a tensor's value."),
         (run(*(replace(broken(number, gb_id=gb_id, graphs=1), advice=[Advice("set x = True")])
                for number, gb_id in enumerate(["GB0124", "GB0033", "GB0124"], 1)), broken(4)), "bad",
-         "4 breaks, 3 of them with the same fix: set x = True. They add 3 graphs, 1.50 s of compiling."),
+         "4 breaks, 3 of them with the same fix: set x = True. They add 3 graphs; "
+         "compiling the code after them took 1.50 s."),
         (run(broken(1), broken(2), remedies=[remedy("b1", "b2")]), "bad",
          "2 breaks. Take both sides with torch.where: that removes both."),
         (run(broken(1), broken(2), remedies=[remedy("b2", verdict="works but differs")]), "bad",

@@ -135,7 +135,7 @@ def test_text_and_markup_have_the_same_order_and_numbers() -> None:
 def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
     report = model()
     costs = [cost_of(break_) for break_ in report.breaks]
-    assert costs[0] == "adds 1 graph, 0.50 s of compiling; 3 functions run eagerly"
+    assert costs[0] == "adds 1 graph; compiling the code after it took 0.50 s; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
     assert permission(report, report.breaks[2]) == "allowed by default"
     html = render_html(report)
@@ -227,7 +227,7 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
     [
         (
             again(*(f"k == {value}" for value in range(2, 10)), limit=True),
-            "k: 2 -> 3 -> ... -> 9",
+            "k: 2 -> 3 -> ... -> 9 -> different value",
             "`torch.compile(..., dynamic=True)`, or a tensor instead of a number: `k = torch.tensor(9)`",
         ),
         (
@@ -477,8 +477,8 @@ def test_functions_that_are_compiled_with_and_without_gradients_are_one_entry_in
     why = "a tensor requires a gradient in some calls only"
     text = " ".join(render_text(report).split())
     assert (
-        f"6 functions recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more Each kind has its own graph, and two"
-        " graphs are expected."
+        f"6 functions recompiled 6 times: {why}, line 1, line 2, line 3 and 3 more Each kind has its own graph, as"
+        " expected."
     ) in text
     assert text.count("As is.") == 1, "only in the verdict"
     (row,) = next(section for section in build_rows(report).sections if section.id == "recompile").rows

@@ -115,7 +115,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TZ")
     time.tzset()
     if handles_faults:
-        faulthandler.enable(sys.__stderr__)
+        faulthandler.enable()
     programs.close_all()
     for marked in (threading.current_thread(), programs.LOGGER):
         vars(marked).pop("calls", None)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate, marking_candidate
+from jupyter_graphbreak.experiments.recompiles.candidates import (
+    RecompileCandidate,
+    marking_candidate,
+    names_of_tensors_left,
+    tensor_candidate,
+)
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-from jupyter_graphbreak.experiments.recompiles.variations import Size
+from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root
 
 X, Y = (Size(Path(Root("argument", name)), 0, (4, 6)) for name in "xy")
@@ -16,3 +21,12 @@ def test_a_mark_includes_the_marks_that_it_repeats_but_no_change_of_the_code() -
     assert not one.includes(both)
     for family in ("hoisting", "branch"):
         assert not one.includes(RecompileCandidate("Compute `n` before the call", (family,), Adjustment()))
+
+
+def test_a_hyperparameter_that_stays_a_tensor_is_named_and_not_its_optimizer() -> None:
+    groups = Path(Root("closure", "opt")).into("attribute", "param_groups")
+    rates = [Number(groups.into("item", group).into("item", "lr"), (0.1, 0.05)) for group in (0, 1)]
+    step = Number(Path(Root("module", "self")).into("attribute", "step"), (0, 1))
+    candidate = tensor_candidate([*rates, step], "model", "float64")
+    assert sorted(names_of_tensors_left(candidate, "model")) == ["`lr` of `opt`", "`model.step`"]
+    assert names_of_tensors_left(marking_candidate([X], "mark_dynamic", "model"), "model") == []

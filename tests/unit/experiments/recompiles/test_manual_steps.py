@@ -173,10 +173,29 @@ def test_each_cause_has_a_sentence_of_its_own() -> None:
     assert [(sentence.partition(" varies")[0], about) for sentence, about in steps] == [
         ("The length of `args`", ["r1", "r3"]),
         (
-            "`x` requires a gradient in some calls only: each kind has its own graph, and two graphs are expected.",
+            "`x` requires a gradient in some calls only, and each kind has its own graph, as expected.",
             ["r2"],
         ),
     ]
+
+
+def test_an_inference_tensor_has_its_own_sentence_beside_the_grad_mode() -> None:
+    tracked = "CPU, BackendSelect, ADInplaceOrView, AutogradCPU"
+    guard = f"tensor 'x' dispatch key set mismatch. expected DispatchKeySet({tracked}), actual DispatchKeySet(CPU)"
+    reasons = [GuardFailure(guard), GuardFailure("GLOBAL_STATE changed: grad_mode ")]
+    recompiles = [
+        Recompile("0/1", "0/0", "f", None, reasons[1:], id="r1"),
+        Recompile("0/2", "0/0", "f", None, reasons, id="r2"),
+    ]
+    steps = manual_steps(Variations(), recompiles, None)
+    assert [(sentence.partition(" in ")[0][:40], about) for sentence, about in steps] == [
+        ("The function is called with and without ", ["r1"]),
+        ("`x` is an inference tensor (from `torch.", ["r2"]),
+    ]
+    assert not [sentence for sentence, _ in steps if "two graphs" in sentence], "there are three"
+    other = guard.replace("ADInplaceOrView, ", "Conjugate, ")
+    ((step, _),) = manual_steps(Variations(), [replace(recompiles[0], reasons=[GuardFailure(other)])], None)
+    assert step == GENERAL_STEP
 
 
 def test_a_line_that_a_guard_names_is_not_the_cause_in_another_function() -> None:

@@ -103,9 +103,9 @@ _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses and for which it is compiled anyway.
 _MAX_REFUSED = 2
-#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the description of the kind with NaN.
+#: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
 _KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
-_NAN_INPUT = "all tensors nan"
+_NAN = " nan"
 #: Words in conditions about sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
 #: The edge inputs for which a program is compiled: ``some``, or ``many`` if it differs only when compiled, and then
@@ -183,8 +183,9 @@ class Original:
             elif not kind.startswith("size") and not case.input.other_kind:
                 refused.setdefault(kind, case)
         max_accepted = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
-        # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN.
-        cases_with_nan = [accepted.pop(_NAN_INPUT)] if _NAN_INPUT in accepted else []
+        # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN. It takes a
+        # number that it has captured to be equal to itself, which NaN is not.
+        cases_with_nan = [accepted.pop(kind) for kind in list(accepted) if kind.endswith(_NAN)]
         return [*[*cases_with_nan, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
@@ -337,16 +338,21 @@ def _empty_tensors(arguments: Arguments) -> int:
 def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
+    If it also refuses the same values without that kind of tensors, the kind is not the reason.
     Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
     tests whether several elements are true, ``torch.where`` would return a result for them. If an in-place
     operation cannot store its result, as in ``x += 0.5`` for integers, a change that always runs it fails.
     If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
     """
+    refused_of_first_kind = {
+        case.input.example.what for case in cases if not case.input.other_kind and case.expected.raised is not None
+    }
     refused = {
         case.input.other_kind
         for case in cases
         if case.input.other_kind
         and case.expected.raised is not None
+        and case.input.example.what.removesuffix(f", {case.input.other_kind}") not in refused_of_first_kind
         and not case.input.is_always_accepted
         and not _depends_on_values(case.input, case.expected.raised)
     }
@@ -386,4 +392,4 @@ def _kind_of_edge_case(case: ReferenceCase) -> str:
     for kind in _KINDS_OF_EDGE_CASES:
         if description.startswith(kind) or description.endswith(kind):
             return kind
-    return description.partition(" =")[0]
+    return description if description.endswith(_NAN) else description.partition(" =")[0]

@@ -33,7 +33,7 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import (
     compared_aspects,
     functions_given_up,
     is_refusal_by_operation,
-    is_refused,
+    is_refused_or_nan,
     stop_reason,
     verdict_of_error,
     without_expected_edge_differences,
@@ -439,7 +439,7 @@ class TrialRunner:
             pairs = list(zip(cases, edge_run.results, original[0].results, strict=False))
             # An edit has been compared uncompiled; captured code may accept what the original refuses, such as NaN.
             findings = findings.extended(
-                (self._compiled_differences(*results) for results in pairs), is_noted=is_refused
+                (self._compiled_differences(*results) for results in pairs), is_noted=is_refused_or_nan
             )
         diffs, inputs = findings.diffs, findings.inputs
         if findings.disqualifying_difference is not None:

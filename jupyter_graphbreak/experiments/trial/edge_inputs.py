@@ -73,6 +73,8 @@ _OTHER_DTYPES = {
 }
 #: Numbers that fill all tensors of edge inputs.
 _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "-inf": -math.inf, "-0.0": -0.0}
+#: The ends of the descriptions of tensors with numbers that are not finite.
+_NOT_FINITE = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers that are combined with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
 #: The maximum number of arguments whose tensors become zero, one at a time.
@@ -86,6 +88,9 @@ _WITH_GRADIENT = "tensors that have a .grad"
 _MAX_RAISED_RANKS = 3
 #: Values that a caller may pass in place of a tensor that the function tests.
 _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
+#: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
+_OPTIONAL_NUMBERS = (2.0, 0.0)
+_MAX_OPTIONAL = 3
 #: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING_TENSORS = 3
 #: The maximum number of constants of the code that fill tensors or become lengths, and of tables whose lengths do.
@@ -197,6 +202,7 @@ def _kind_changes(
     yield from _longer_last_items(first, fn, may_be_indices)
     yield from _shared_memory_changes(first, fn, may_be_indices)
     yield from _other_arguments(first, fn)
+    yield from _given_optional_arguments(first, fn)
 
 
 def _longer_last_items(
@@ -247,6 +253,16 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
             for flag in (True, False):
                 changed = only_for([value], functools.partial(torch.full_like, fill_value=flag, dtype=torch.bool))
                 yield f"{name} = {flag}", f"{name} {FLAG}", map_tensors(first, changed)
+
+
+def _given_optional_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments with a number, a tensor or a mask for a parameter that is ``None``."""
+    optional = [name for name, value in (default_values(fn) | first.named(fn)).items() if value is None]
+    tensors = [tensor.detach() for tensor in tensors_in((first.args, first.kwargs))[:1]]
+    for name in optional[:_MAX_OPTIONAL]:
+        for value in (*_OPTIONAL_NUMBERS, *(part for tensor in tensors for part in (tensor.clone(), tensor > 0))):
+            kind = f"{name} = {show(value)}"
+            yield kind, kind, first.with_argument(fn, name, value)
 
 
 def _shared_memory_changes(
@@ -489,9 +505,13 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
         unchanged_numbers = [("the same values", first)]
+        # Only a value that is not finite may lead to a side that needs no gradient, such as `zeros_like`.
+        not_finite = (
+            (what, changed) for what, changed in _extreme_value_changes(first, fn) if what.endswith(_NOT_FINITE)
+        )
         # The standard deviation of a single number is nan.
         for description, changed in itertools.chain(
-            unchanged_numbers, numbers, _zero_arguments(first, fn), _length_changes(first, only_length=1)
+            unchanged_numbers, numbers, not_finite, _zero_arguments(first, fn), _length_changes(first, only_length=1)
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed, require)
 

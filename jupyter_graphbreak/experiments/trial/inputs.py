@@ -111,6 +111,11 @@ class Input:
         return self.other_kind.startswith(ZERO_DIMENSIONAL) or self.other_kind.endswith(WITH_DIMENSION)
 
     @property
+    def has_nan_number(self) -> bool:
+        """Whether a plain number is NaN."""
+        return self.example.what.endswith("= nan")
+
+    @property
     def has_flag(self) -> bool:
         """Whether an argument that the function tests, or whose number it reads, is a boolean instead."""
         return self.other_kind.endswith(FLAG)

@@ -3019,3 +3019,48 @@ def given():
 def hostile():
     tags.clear()
     return [(torch.ones(2),)]
+# === a default for NaN, right
+def f(x, default):
+    best = x.max().item()
+    return x.clamp(max=best) + default
+def given():
+    return (torch.linspace(-1, 2, 6), 2.0)
+# === a default for NaN, wrong
+def f(x, default):
+    best = x.max().item()
+    if best != best:
+        best = default
+    return x.clamp(max=best) + 1
+def given():
+    return (torch.linspace(-1, 2, 6), 2.0)
+def hostile():
+    return [(torch.tensor([float("nan"), 3.0]), 2.0)]
+# === a running maximum, right
+def f(x, running):
+    return x + x.mean().item() * running
+def given():
+    return (torch.linspace(-1, 2, 6), 0.5)
+# === a running maximum, wrong
+def f(x, running):
+    return x + max(x.mean().item(), running)
+def given():
+    return (torch.linspace(-1, 2, 6), 0.1)
+def hostile():
+    return [(torch.ones(2), float("nan")), (torch.tensor([float("nan")]), 0.1)]
+# === an optional scale, right
+def f(x, scale=None):
+    y = x * 2 if x.sum() > 0 else x - 1
+    return y if scale is None else y * scale
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === an optional scale, wrong
+def f(x, scale=None):
+    if scale is None:
+        scale = x.std()
+    if scale == 0:
+        scale = torch.ones_like(scale)
+    return x / scale
+def given():
+    return (torch.linspace(-1, 2, 6),)
+def hostile():
+    return [(torch.ones(2), 2.0), (torch.ones(2), 3)]

@@ -314,6 +314,41 @@ def test_defaults_of_another_type_than_the_given_tensor_are_another_kind() -> No
     assert not any(kind.startswith(("mask =", "x =")) for kind in found)
 
 
+def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
+    def scaled(x: torch.Tensor, scale: Any = None) -> torch.Tensor:
+        result: torch.Tensor = x if scale is None else x * scale
+        return result
+
+    found = kinds(scaled, torch.arange(3.0))
+    assert [found[f"scale = {number}"][0].arguments.named(scaled)["scale"] for number in ("2.0", "0.0")] == [2.0, 0.0]
+    tensors = [
+        given
+        for kind, cases in found.items()
+        if kind.startswith("scale =") and isinstance(given := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
+    ]
+    assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.bool]
+
+
+def test_tensors_that_require_gradients_are_also_not_finite() -> None:
+    found = kinds(lambda x: x.sum(), torch.ones(3))["tensors that require gradients"]
+    values = [case.arguments.args[0] for case in found]
+    assert {bool(value.isnan().all()) for value in values} == {True, False}
+    assert any(value.isinf().all() for value in values)
+    assert all(value.requires_grad for value in values)
+
+
+def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
+    entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
+    cases = [case for case in Original(entry).edge_cases() if case.input.other_kind == "tensors that require gradients"]
+    assert {case.expected.raised is None for case in cases} == {True, False}
+
+
+def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
+    entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
+    compiled = [case.input.what for case in Original(entry).edge_cases_to_compile("some")]
+    assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
+
+
 class Mode(enum.Enum):
     A = 1
     B = 2

@@ -77,12 +77,7 @@ class GraphTable:
                     name=compiled_function(frame.code[0]),
                     frame=frame.ident,
                     ops=[self._report_op(op, stacks.of(op)) for op in parsed.ops],
-                    inputs=[
-                        Tensor(parameter.name, parameter.tensor.shape, parameter.tensor.dtype, parameter.tensor.device)
-                        if parameter.tensor
-                        else Tensor(parameter.name, None, "unknown")
-                        for parameter in parsed.inputs
-                    ],
+                    inputs=parsed.inputs,
                     lines=self._line_counts(parsed.ops, stacks),
                     code=self._readable_code(captured.code),
                     ends="break" if ending is not None else "return",
@@ -248,13 +243,6 @@ class CodeTensor(msgspec.Struct, frozen=True):
     device: str | None
 
 
-class CodeInput(msgspec.Struct, frozen=True):
-    """A parameter of the graph's function."""
-
-    name: str
-    tensor: CodeTensor | None
-
-
 class CodeOp(msgspec.Struct, frozen=True):
     """A statement that calls an operation; ``place`` has the file, line, function and text of its source line."""
 
@@ -267,14 +255,14 @@ class CodeOp(msgspec.Struct, frozen=True):
 class GraphCode(msgspec.Struct, frozen=True):
     """A graph, parsed from its code; ``unread`` is the number of lines that could not be parsed."""
 
-    inputs: list[CodeInput]
+    inputs: list[Tensor]
     ops: list[CodeOp]
     unread: int = 0
 
 
 def parse_graph(code: str) -> GraphCode:
     """Parse the inputs and the operations of a graph; a subgraph of control flow counts as one operation."""
-    inputs: list[CodeInput] = []
+    inputs: list[Tensor] = []
     ops: list[CodeOp] = []
     place: tuple[str, int, str, str] | None = None
     unread = 0
@@ -318,7 +306,7 @@ def parse_tensor(annotation: str) -> CodeTensor:
     return CodeTensor(shape, _DTYPES.get(match["dtype"], match["dtype"]), match["device"] or None)
 
 
-def _read_inputs(signature: str) -> tuple[list[CodeInput], bool]:
+def _read_inputs(signature: str) -> tuple[list[Tensor], bool]:
     """Return the parameters in a signature, and whether the signature was understood."""
     try:
         function = ast.parse(signature + " pass").body[0]
@@ -326,8 +314,12 @@ def _read_inputs(signature: str) -> tuple[list[CodeInput], bool]:
         return [], False
     if not isinstance(function, ast.FunctionDef):
         return [], False
-    parameters = (arg for arg in function.args.args if arg.arg != "self")
-    return [CodeInput(arg.arg, _annotated_tensor(arg.annotation)) for arg in parameters], True
+    inputs = []
+    for parameter in function.args.args:
+        if parameter.arg != "self":
+            tensor = _annotated_tensor(parameter.annotation) or CodeTensor(None, "unknown", None)
+            inputs.append(Tensor(parameter.arg, tensor.shape, tensor.dtype, tensor.device))
+    return inputs, True
 
 
 def _annotated_tensor(node: ast.expr | None) -> CodeTensor | None:

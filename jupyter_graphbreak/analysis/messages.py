@@ -73,7 +73,7 @@ class BreakMessage(msgspec.Struct, frozen=True):
     consequence : Cause or None
         The reason why the frame could not resume after the break; ``None`` if it could.
     continuation : {"resume", "rest eager", "skip"} or None
-        What happened to the frame; ``None`` if the message does not say.
+        The fate of the frame; ``None`` if the message does not name it.
     file, line : str or None, int or None
         The place in the message.
     stack : list of StackEntry

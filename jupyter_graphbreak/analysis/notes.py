@@ -85,7 +85,7 @@ def _line_in_words(site: StackEntry | None, sources: Sources) -> str:
 
 _ADVICE_FOR_MODULE = "save `compiled._orig_mod.state_dict()`, or compile the model in place with `model.compile()`"
 _ADVICE_FOR_PARTS = "compile each part in place with `part.compile()`"
-#: How to repair files that are already saved.
+#: The advice on files that are already saved.
 REPAIR_ADVICE = (
     "A file that is already saved can be repaired with `graphbreak checkpoint FILE -o NEW`, or with "
     "`jupyter_graphbreak.repair_checkpoint(file, new)`."

@@ -97,7 +97,7 @@ class SkipReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCall:
-    """What we know about a called function or an operator, whatever the GB id of the break.
+    """The facts about a called function or an operator, which apply whatever the GB id of the break.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class KnownCall:
 
 @dataclass(frozen=True, slots=True)
 class KnownCause:
-    """What we know about a cause of graph breaks.
+    """The facts about a cause of graph breaks.
 
     Parameters
     ----------

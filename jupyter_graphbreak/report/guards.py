@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-#: How Dynamo names a module of a function that it inlined, such as ``G['__import_models_dot_layers'].scale``.
+#: Dynamo's name of a module of a function that it inlined, such as ``G['__import_models_dot_layers'].scale``.
 _IMPORTED_MODULE = re.compile(r"\b(?:G\[')?__import_(\w+)(?:'\])?\.")
-#: How Dynamo names a local or a global variable, and a part of a module.
+#: Dynamo's names of a local or a global variable, and of a part of a module.
 _VARIABLE = re.compile(r"\b[LG]\['(\w+)'\]")
 _MODULE_PART = re.compile(r"\._(?:modules|buffers|parameters)\['(\w+)'\]")
 _INSTANCE_ATTRIBUTE = re.compile(r"\.__dict__\['(\w+)'\]")
 #: The guard of an empty container.
 _EMPTY_CONTAINER = re.compile(r"not ([\w.\[\]'\"]+)")
-#: How Dynamo names a value that a break returned and that no variable holds yet.
+#: The beginning of Dynamo's name of a value that a break returned and that is in no variable yet.
 BREAK_RESULT_PREFIX = "___stack"
 #: The object whose method is called with the value that the break returned, as in ``meter.update(loss.item())``.
 METHOD_OWNER = re.compile(rf"\b{BREAK_RESULT_PREFIX}\d+\.__self__\b")

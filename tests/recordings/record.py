@@ -1,6 +1,6 @@
 """Make the golden recordings: run every program of tests/programs under the recorder and write what it recorded.
 
-usage: PYTHON tests/recordings/record.py        from the root of the project, with the torch to record
+usage: PYTHON -m tests.recordings.record        from the root of the project, with the torch to record
 
 The recordings go to tests/recordings/TORCH_VERSION/NAME.log. Paths of the machine are replaced: the folder of the
 programs becomes /programs, installed packages /site-packages, the standard library /lib/python.
@@ -31,7 +31,7 @@ def record_one(program: Path) -> None:
 
     from jupyter_graphbreak.recording import recorder
     from jupyter_graphbreak.records.records import Record
-    from jupyter_graphbreak.trace.files import write_trace
+    from tests.support.trace_files import write_recording
 
     with recorder.record() as recording, contextlib.redirect_stdout(io.StringIO()):
         runpy.run_path(str(program))
@@ -56,11 +56,11 @@ def record_one(program: Path) -> None:
     ]
     folder = HERE / version
     folder.mkdir(exist_ok=True)
-    write_trace(
+    write_recording(
         folder / f"{program.stem}.log",
         records,
         [
-            f"python tests/recordings/record.py    (program: tests/programs/{program.name})",
+            f"python -m tests.recordings.record    (program: tests/programs/{program.name})",
             f"torch {version}, Python {platform.python_version()}, {datetime.date.today().isoformat()}",
         ],
     )
@@ -72,7 +72,7 @@ def main() -> None:
         record_one(Path(sys.argv[1]).resolve())
         return
     for program in sorted(PROGRAMS.glob("*.py")):
-        subprocess.run([sys.executable, __file__, str(program)], check=True)  # noqa: S603 - our own file
+        subprocess.run([sys.executable, "-m", "tests.recordings.record", str(program)], check=True)  # noqa: S603 - our own file
 
 
 if __name__ == "__main__":

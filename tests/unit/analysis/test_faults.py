@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_graphbreak.analysis import build
-from jupyter_graphbreak.trace.files import read_trace
+from tests.support.trace_files import read_recording
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "2.13.0" / "branch.log"
 
@@ -27,7 +27,7 @@ def test_all_other_parts_are_complete(monkeypatch: pytest.MonkeyPatch, function:
         raise RuntimeError("an internal error")
 
     monkeypatch.setattr(build, function, fail)
-    report = build.build_report(read_trace(RECORDING))
+    report = build.build_report(read_recording(RECORDING))
     assert len(report.breaks) == 1
     assert len(report.graphs) == 3
     notes = [note.message for note in report.diagnostics if note.level == "error"]

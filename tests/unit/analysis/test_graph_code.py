@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_graphbreak.analysis.graphs import CodeTensor, parse_graph, parse_tensor
+from jupyter_graphbreak.report.schema import Tensor
 
 CODE = """class GraphModule(torch.nn.Module):
     def forward(self, L_x_: "f32[s0, 3][3, 1]cuda:0", s0: "Sym(s0)", L_w_):
@@ -64,10 +65,11 @@ def test_places_and_tensors() -> None:
 
 def test_inputs() -> None:
     inputs = parse_graph(CODE).inputs
-    assert [each.name for each in inputs] == ["L_x_", "s0", "L_w_"]
-    assert inputs[0].tensor == CodeTensor(["s0", 3], "float32", "cuda:0")
-    assert inputs[1].tensor == CodeTensor(None, "Sym(s0)", None)
-    assert inputs[2].tensor is None
+    assert inputs == [
+        Tensor("L_x_", ["s0", 3], "float32", "cuda:0"),
+        Tensor("s0", None, "Sym(s0)"),
+        Tensor("L_w_", None, "unknown"),
+    ]
 
 
 @pytest.mark.parametrize(

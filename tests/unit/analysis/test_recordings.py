@@ -9,7 +9,7 @@ import pytest
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.records.records import Record
 from jupyter_graphbreak.report.schema import Report
-from jupyter_graphbreak.trace.files import read_trace, write_trace
+from tests.support.trace_files import read_recording, write_recording
 
 HERE = Path(__file__).parents[2]
 RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
@@ -50,7 +50,7 @@ def test_every_program_was_recorded_on_every_release() -> None:
 
 
 def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
-    report = build_report(read_trace(recording))
+    report = build_report(read_recording(recording))
     breaks, counts, eager = EXPECTED[recording.stem]
     if (recording.parent.name, recording.stem) == ("2.9.1", "with_and_try"):
         # That release names only the consequence of the second break.
@@ -68,7 +68,7 @@ def test_report_of_a_recording_matches_the_program(recording: Path) -> None:
 
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
 def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: str) -> None:
-    records = read_trace(HERE / "recordings" / release / "branch.log")
+    records = read_recording(HERE / "recordings" / release / "branch.log")
     # The program's second call takes the other branch: this is what its first call alone leaves.
     first = [record for record in records if record.compile_key is None or record.compile_key.frame < 2]
     taken, other = build_report(first).resumes
@@ -79,7 +79,7 @@ def test_a_branch_not_taken_is_reported_if_the_release_records_skips(release: st
 
 
 def test_an_error_that_torch_2_9_logs_as_a_break_as_well_is_counted_once() -> None:
-    records = read_trace(HERE / "recordings" / "2.9.1" / "with_and_try.log")
+    records = read_recording(HERE / "recordings" / "2.9.1" / "with_and_try.log")
     expected = build_report(records)
     for index in [i for i, record in enumerate(records) if record.kind == "artifact:dynamo_error"][::-1]:
         error = records[index]
@@ -91,7 +91,7 @@ def test_an_error_that_torch_2_9_logs_as_a_break_as_well_is_counted_once() -> No
 
 @pytest.mark.parametrize("release", ["2.9.1", "2.13.0", "2.15.0"])
 def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
-    report = build_report(read_trace(HERE / "recordings" / release / "nested_resumes.log"))
+    report = build_report(read_recording(HERE / "recordings" / release / "nested_resumes.log"))
     assert report.config["nested_graph_breaks"] is True
     fates = [(resume.function, resume.frames, resume.graphs, resume.no_frame) for resume in report.resumes]
     assert fates == [
@@ -112,19 +112,19 @@ def test_resume_functions_that_a_graph_holds_are_in_it(release: str) -> None:
 )
 def test_an_eager_function_spans_all_its_lines(program: str, lines: list[tuple[str, int, int]]) -> None:
     for release in ("2.9.1", "2.13.0", "2.15.0"):
-        report = build_report(read_trace(HERE / "recordings" / release / f"{program}.log"))
+        report = build_report(read_recording(HERE / "recordings" / release / f"{program}.log"))
         places = [(skipped.function, skipped.location) for skipped in report.skipped]
         assert [(function, at.line, at.end_line) for function, at in places if at is not None] == lines
 
 
 def test_operations_read_from_code_are_those_that_torch_counted(recording: Path) -> None:
-    records = read_trace(recording)
+    records = read_recording(recording)
     counted = [record.data["graph_op_count"] or 0 for record in records if record.kind == "compilation_metrics"]
     assert build_report(records).summary.ops == sum(counted)
 
 
 def test_every_place_has_its_source_line(recording: Path) -> None:
-    report = build_report(read_trace(recording))
+    report = build_report(read_recording(recording))
     program = (HERE / "programs" / f"{recording.stem}.py").read_text().split("\n")
     for break_ in report.breaks:
         assert break_.location is not None
@@ -134,7 +134,7 @@ def test_every_place_has_its_source_line(recording: Path) -> None:
 
 def test_a_plain_trace_without_our_records_still_finds_the_breaks(recording: Path) -> None:
     """A log from a cluster job has only what PyTorch wrote."""
-    records = [record for record in read_trace(recording) if not record.kind.startswith("graphbreak_")]
+    records = [record for record in read_recording(recording) if not record.kind.startswith("graphbreak_")]
     if recording.stem == "generator":
         assert build_report(records).breaks == []  # not a word of it in the trace
         return
@@ -144,27 +144,21 @@ def test_a_plain_trace_without_our_records_still_finds_the_breaks(recording: Pat
 
 
 def test_report_survives_json(recording: Path) -> None:
-    report = build_report(read_trace(recording))
+    report = build_report(read_recording(recording))
     assert Report.from_json(report.to_json()) == report
     assert Report.from_dict(report.to_dict()) == report
 
 
 def test_trace_survives_being_written(recording: Path, tmp_path: Path) -> None:
-    records = read_trace(recording)
-    write_trace(tmp_path / "again.log", records, ["a comment"])
-    assert read_trace(tmp_path / "again.log") == records
+    records = read_recording(recording)
+    write_recording(tmp_path / "again.log", records, ["a comment"])
+    assert read_recording(tmp_path / "again.log") == records
 
 
 def test_no_path_of_a_machine_in_a_recording(recording: Path) -> None:
     text = recording.read_text()
     for path in ("/work", "/home", "/root", "/Users"):
         assert path not in text
-
-
-def test_something_else_than_a_trace_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello\nworld\n")
-    with pytest.raises(ValueError, match="TORCH_TRACE"):
-        read_trace(tmp_path / "notes.txt")
 
 
 def test_broken_entries_become_diagnostics() -> None:

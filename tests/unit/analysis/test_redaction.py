@@ -22,10 +22,10 @@ from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Source
 from jupyter_graphbreak.results import Job, Report
-from jupyter_graphbreak.trace.files import read_trace
 from jupyter_graphbreak.views.html.render import render_page
 from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.sarif import render_sarif
+from tests.support.trace_files import read_recording
 
 HERE = Path(__file__).parents[2]
 RECORDINGS = sorted((HERE / "recordings").glob("*/*.log"))
@@ -63,7 +63,7 @@ def left_in(words: set[str], text: str) -> set[str]:
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_no_word_of_the_code_is_left(path: Path) -> None:
-    report = Report.of(build_report(read_trace(path)))
+    report = Report.of(build_report(read_recording(path)))
     redacted = report.redacted()
     empty = Report(status="ok", device=report.device)
     for text, without in zip(forms_of(redacted), forms_of(empty), strict=True):
@@ -82,7 +82,7 @@ def test_the_structure_stays(path: Path) -> None:
     if path.suffix == ".json":
         report = Report.from_json(path.read_bytes())
     else:
-        report = Report.of(build_report(read_trace(path)))
+        report = Report.of(build_report(read_recording(path)))
     redacted = report.redacted()
     assert redacted.summary == report.summary
     assert [break_.gb_id for break_ in redacted.breaks] == [break_.gb_id for break_ in report.breaks]
@@ -147,7 +147,7 @@ def test_many_names_are_replaced_quickly_and_each_by_its_own() -> None:
 
 
 def test_one_name_is_replaced_alike_in_all_processes() -> None:
-    made = [build_report(read_trace(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")]
+    made = [build_report(read_recording(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")]
     processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(made)]
     job = Job.of(build_job([*processes, Process("p9", None, 19, None, made[0])])).redacted()
     assert "secret" not in job.to_json().decode()
@@ -178,7 +178,7 @@ def test_remedies_cost_and_checks_keep_figures_and_verdicts_only(name: str) -> N
 
 
 def test_operations_of_the_reader_are_operations() -> None:
-    report = build_report(read_trace(HERE / "recordings" / "2.13.0" / "branch.log"))
+    report = build_report(read_recording(HERE / "recordings" / "2.13.0" / "branch.log"))
     graph = report.graphs[0]
     targets = ["torch.ops.mylib.secret.default", "torch.ops.aten.sin.default", "torch.relu", "mine"]
     targets += ["torch.my_secret", "aten.secret_name", "Tensor.sum", "Tensor.secret", "operator.add", "math.secret"]

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.report.schema import MIME_TYPE, Break, Tensor
 from jupyter_graphbreak.results import Report
-from jupyter_graphbreak.trace.files import read_trace
 from jupyter_graphbreak.views.html.bundle import REST_TYPE, WIDGET_VIEW, mime_bundle, report_in, running_bundle
 from jupyter_graphbreak.views.html.render import render_html, render_page
 from jupyter_graphbreak.views.html.widget import ReportWidget
 from tests.support.sample_reports import SAVED, big, two_breaks
+from tests.support.trace_files import read_recording
 
 RECORDINGS = Path(__file__).parents[2] / "recordings" / "2.13.0"
 
@@ -201,7 +201,7 @@ def test_a_report_whose_code_cannot_be_read_has_none(packed: object) -> None:
 def test_outputs_are_small() -> None:
     total = 0
     for path in sorted(RECORDINGS.glob("*.log")):
-        bundle = mime_bundle(build_report(read_trace(path)), None)
+        bundle = mime_bundle(build_report(read_recording(path)), None)
         total += len(bundle["text/html"].encode()) + len(msgspec.json.encode(bundle[MIME_TYPE]))
     # A tenth more than the outputs had when this was written. Each contains a style sheet of 10 kB.
     assert total < 275_000

@@ -1,4 +1,4 @@
-"""Read and write structured traces as files, in the format that ``TORCH_TRACE`` uses.
+"""Read and write recordings as files, in the format that ``TORCH_TRACE`` uses.
 
 Lines that start with ``#`` are our comments, in which a recording states how it was made.
 """
@@ -21,29 +21,13 @@ if TYPE_CHECKING:
 _ENTRY_PREFIX = "V0000 00:00:00.000000 0 jupyter_graphbreak:0] "
 
 
-def read_trace(path: Path) -> list[Record]:
-    """Read all entries of a trace, of every kind, as one process.
-
-    Parameters
-    ----------
-    path : Path
-        A file that ``TORCH_TRACE`` or :func:`write_trace` wrote.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If it has no trace entries.
-    """
+def read_recording(path: Path) -> list[Record]:
+    """Read all entries of a recording, of every kind, as one process."""
     with open_trace(path) as stream:
-        records = [entry.record for entry in read_entries(stream, Tally())]
-    if not records:
-        raise ValueError(f"{path.name} is not a structured trace: run the program with TORCH_TRACE=FOLDER")
-    return records
+        return [entry.record for entry in read_entries(stream, Tally())]
 
 
-def write_trace(path: Path, records: Iterable[Record], comments: Iterable[str] = ()) -> None:
+def write_recording(path: Path, records: Iterable[Record], comments: Iterable[str] = ()) -> None:
     """Write records as a trace, after some comment lines."""
     lines = [f"# {comment}" for comment in comments]
     for record in records:

@@ -864,7 +864,17 @@ CAUSES = (
     KnownCause(
         "GB0219",
         ("Backend compiler exception",),
-        title="Failure of the backend",
+        title="Operation that the backend cannot trace, such as `y[mask] = x` in training",
+        advice=(
+            f"set {_CAPTURE_SHAPES} if the number of elements depends on a tensor's values, as in the backward pass of "
+            f"y[mask] = x; or index with integers that are computed before the call"
+        ),
+        setting_advice=f"set {_CAPTURE_SHAPES}",
+        manual_step=ManualStep(
+            "Decide whether the operation that PyTorch names can go before or after the compiled function. To assign "
+            "to a part of a tensor, index with integers that are computed before it, instead of a mask."
+        ),
+        settings=((_CAPTURE_SHAPES,),),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
     KnownCause(
@@ -1430,6 +1440,16 @@ CALLS = (
         title="Tensor formatted with `%`",
         advice='write "{:.2f}".format(y) or an f-string instead of "%.2f" % y: the text is then made after the graph',
         manual_step=_OUTPUT_STEP,
+    ),
+    KnownCall(
+        pattern=r"orig_fwd\(",
+        causes=("GB7312",),
+        title="`forward` of an `autograd.Function` as a class method",
+        advice="write `forward` with @staticmethod, and without `cls`",
+        manual_step=ManualStep(
+            "Write the `forward` of the autograd.Function with @staticmethod and without `cls`: Dynamo passes the "
+            "class twice."
+        ),
     ),
     KnownCall(
         names=("print",),

@@ -465,7 +465,7 @@ def check_sentence(report: Report, check: Check) -> str:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         return f"right: {check.function}{instances} compiled with {check.backend} gives the same result as eager"
     first = check.first
-    words = f"wrong: {check.function} compiled with {check.backend}"
+    words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:
         words += f", from graph {first.graph}"
         words += f", {place(report, without_function(first.location))}" if first.location is not None else ""

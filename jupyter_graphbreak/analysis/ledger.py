@@ -35,6 +35,8 @@ _EVENT_KINDS = (
 #: The beginning of a break that torch 2.9 adds if the user's logs show graph breaks: it repeats the error for which
 #: Dynamo gave up on a frame.
 _REPETITION = "Graph break: skip: "
+#: The beginning of an entry that PyTorch writes before a break at which the backend failed; both have one reason.
+_ANNOUNCEMENT = "WON'T CONVERT "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
 #: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
@@ -431,6 +433,9 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     given_up = frame.given_up
     if text.startswith(_REPETITION) and given_up is not None:
         given_up.raised = False  # the user saw no error: the function then runs eagerly
+        ledger.kinds[record.kind] -= 1
+        return
+    if text.startswith(_ANNOUNCEMENT):
         ledger.kinds[record.kind] -= 1
         return
     hooked_break, frame.pending_break = frame.pending_break, None

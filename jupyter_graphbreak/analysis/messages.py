@@ -106,11 +106,11 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     """
     header = _HEADER.search(text)
     reason = _reason(text)
-    traced = _stack(text)
-    stack = strip_inserted_frames(traced, packages)
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
+    traced = [*_stack(text), *_place_of_backend_failure(message.cause)]
+    stack = strip_inserted_frames(traced, packages)
     place = (header["file"], int(header["line"])) if header and stack == traced else _innermost_place(stack)
     operation = _OPERATION.search(text)
     return BreakMessage(
@@ -142,6 +142,12 @@ def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     parts = _CHAINED_BREAK.split(body)
     causes = [_cause(part, exception) for part in parts]
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
+
+
+def _place_of_backend_failure(cause: Cause) -> list[StackEntry]:
+    """Return the place that Dynamo had reached when the backend failed; the stack of such a message ends before it."""
+    context = cause.context or ""
+    return read_stack(context.partition("\nTraceback:\n")[2]) if context.startswith("Backend: ") else []
 
 
 def other_names(cause: Cause, reasons: list[str]) -> list[str]:

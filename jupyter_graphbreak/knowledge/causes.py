@@ -862,7 +862,17 @@ CAUSES = (
     KnownCause(
         "GB0219",
         ("Backend compiler exception",),
-        title="Failure of the backend",
+        title="Operation that the backend cannot trace, such as `y[mask] = x` in training",
+        advice=(
+            f"set {_CAPTURE_SHAPES} if the number of elements depends on a tensor's values, as in the backward pass of "
+            f"y[mask] = x; or index with integers that are computed before the call"
+        ),
+        setting_advice=f"set {_CAPTURE_SHAPES}",
+        manual_step=ManualStep(
+            "Decide whether the operation that PyTorch names can go before or after the compiled function. To assign "
+            "to a part of a tensor, index with integers that are computed before it, instead of a mask."
+        ),
+        settings=((_CAPTURE_SHAPES,),),
         page="errors.md#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it",
     ),
     KnownCause(
@@ -1443,6 +1453,16 @@ CALLS = (
         advice=(
             "count with torch.nn.functional.one_hot(x, n).sum(0), whose size is fixed; counts that only skip empty "
             "selections are not needed"
+        ),
+    ),
+    KnownCall(
+        pattern=r"orig_fwd\(",
+        causes=("GB7312",),
+        title="`forward` of an `autograd.Function` as a class method",
+        advice="write `forward` with @staticmethod, and without `cls`",
+        manual_step=ManualStep(
+            "Write the `forward` of the autograd.Function with @staticmethod and without `cls`: Dynamo passes the "
+            "class twice."
         ),
     ),
     KnownCall(

@@ -490,6 +490,10 @@ class NumericsTrial(msgspec.Struct, frozen=True):
     time_ratio: float | None = None
 
 
+#: How the text of a difference ends if the difference is inside a graph only.
+UNAFFECTED = "which does not affect the result"
+
+
 class Check(msgspec.Struct, frozen=True):
     """The comparison of the compiled run of a function with the eager run.
 
@@ -517,3 +521,9 @@ class Check(msgspec.Struct, frozen=True):
     restored_by: list[NumericsTrial] = []
     instances: int = 1
     calls: int = 1
+
+    @property
+    def is_result_wrong(self) -> bool:
+        """Whether the result differs, not only a value inside a graph."""
+        is_unaffected = bool(self.differences) and all(text.endswith(UNAFFECTED) for text in self.differences)
+        return not self.equal and not is_unaffected

@@ -47,6 +47,36 @@ def test_a_failure_of_inductor_leads_to_the_doctor() -> None:
     assert "Failure of inductor (InductorError)" in run.report.to_text()
 
 
+class Padded(torch.nn.Module):
+    """Assigns by a mask; the backward pass needs the number of its elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask = torch.tensor([True, False, True])
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        padded = torch.zeros(3)
+        padded[self.mask] = self.weight * 2
+        return padded * x
+
+
+def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_setting_that_removes_it() -> None:
+    model = Padded()
+    compiled = torch.compile(model, backend="aot_eager")
+    with jupyter_graphbreak.capture() as run:
+        compiled(torch.ones(3))
+    (break_,) = run.report.breaks
+    assert (break_.gb_id, break_.outcome) == ("GB0219", "skipped")
+    assert break_.location is not None
+    assert (break_.location.function, break_.location.code) == ("forward", "return padded * x")
+    assert break_.advice[0].text.startswith("set torch._dynamo.config.capture_dynamic_output_shape_ops = True if")
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled(torch.ones(3)).sum().backward()
+    assert model.weight.grad is not None
+    assert torch.equal(model.weight.grad, torch.full((2,), 2.0))
+
+
 def test_an_internal_error_of_dynamo_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: Any, **__: Any) -> Any:
         raise AttributeError("'method' object has no attribute '__dict__'")

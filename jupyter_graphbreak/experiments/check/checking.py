@@ -38,7 +38,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.attributes import is_instance
-from jupyter_graphbreak.report.cost import Check, Divergence, NumericsTrial
+from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -158,7 +158,7 @@ def check_entry(
                 correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
                 first = _first_divergence(compiled_call, correspondence)
             if first is not None and not differences:
-                differences = [f"graph {first.graph} computes a different value, which does not affect the result"]
+                differences = [f"graph {first.graph} computes a different value, {UNAFFECTED}"]
             unchanged_us = None
             with contextlib.suppress(TimeUpError):
                 unchanged_us = compiled_call.fastest_us() if differences else None

@@ -455,7 +455,7 @@ def check_sentence(report: Report, check: Check) -> str:
         compared = f" ({'1 call of each' if instances else f'1 of {check.calls} calls'} was compared)"
         return f"{words} gives the same values and gradients as eager{compared if check.calls > 1 else ''}"
     first = check.first
-    words = f"wrong: {check.function} compiled with {check.backend}"
+    words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:
         words += f", from graph {first.graph}"
         words += f", {place(report, without_function(first.location))}" if first.location is not None else ""

@@ -72,7 +72,7 @@ def verdict(report: Report) -> RunVerdict:
     if left_to_try := breaks_left_by_interrupt(report):
         verb = "are" if left_to_try.startswith("breaks ") else "is"
         text += f" Trying was interrupted: {left_to_try} {verb} left to try."
-    wrong_functions = [one_line(check.function) for check in report.check or [] if not check.equal]
+    wrong_functions = [one_line(check.function) for check in report.check or [] if check.is_result_wrong]
     if wrong_functions:
         verb = "returns" if len(wrong_functions) == 1 else "return"
         return RunVerdict("error", f"Compiled, {_names_or_count(wrong_functions)} {verb} a wrong result. {text}")
@@ -181,11 +181,13 @@ def _first_step(report: Report) -> str:
     if outside := _breaks_to_keep_outside(report):
         advice = _DETAIL_OF_ADVICE.split(guidance(report, outside[0])[0].text)[0]
         return f".{nothing_compiled} {_subject(report, outside)} outside of the compiled function: {advice}."
+    states_eager = " ran eagerly" in nothing_compiled
     total, largest_group = len(report.breaks), _largest_group(report)
     if largest_group:
         share = "all" if len(largest_group) == total else f"{len(largest_group)} of them"
         cost = cost_of_all(largest_group)
-        cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost else ""
+        is_stated_already = states_eager and not cost.startswith("add")
+        cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost and not is_stated_already else ""
         advice = _shared_advice(report, largest_group)
         reason = f"with the same fix: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
         return f", {share} {reason}.{nothing_compiled}{cost}"
@@ -196,7 +198,7 @@ def _first_step(report: Report) -> str:
         worst_step = f" Fix break {break_numbers(report)[worst.id]} first: it {_worst_effect(report, worst)}."
         return f".{nothing_compiled}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
-        is_stated_already = " ran eagerly" in nothing_compiled and effect.endswith("run eagerly")
+        is_stated_already = states_eager and effect.endswith("run eagerly")
         effect_text = f": it {effect}" if effect and not is_stated_already else ""
         return f"{_place_suffix(report, first.location)}{effect_text}.{nothing_compiled}"
     return f".{nothing_compiled} Fix break 1 first{f': it {effect}' if effect else ''}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.cost import Check, Cost, EntryCost, RemediedCost, Spread
+from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Cost, EntryCost, RemediedCost, Spread
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, Remedy
@@ -158,6 +158,8 @@ UNROLLED = replace(run(), graphs=[Graph("A", "step", "0/0", ops=[STEP] * 150)], 
          "No breaks, but GPT2LMHeadModel was compiled twice: k varied."),
         (replace(run(), check=[Check("step", "inductor", equal=False)]), "error",
          "Compiled, step returns a wrong result. No breaks: one graph."),
+        (replace(run(), check=[Check("step", "inductor", equal=False, differences=[f"graph A differs, {UNAFFECTED}"])]),
+         "good", "No breaks: one graph."),
     ],
 )  # fmt: skip
 def test_the_verdict_says_what_to_do_first(report: Report, outcome: str, text: str) -> None:

@@ -109,8 +109,8 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     # torch < 2.11 skips a frame without a header: "Graph break: skip: from user code at: ..."
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
-    traced = [*_stack(text), *_place_of_backend_failure(message.cause)]
-    stack = strip_inserted_frames(traced, packages)
+    traced = _stack(text)
+    stack = strip_inserted_frames([*traced, *_place_of_backend_failure(message.cause)], packages)
     place = (header["file"], int(header["line"])) if header and stack == traced else _innermost_place(stack)
     operation = _OPERATION.search(text)
     return BreakMessage(

@@ -436,7 +436,10 @@ CAUSES = (
         title="Backward hook of a module",
         advice=f"set {_COMPILED_AUTOGRAD}, or remove the module's backward hook",
         setting_advice=f"set {_COMPILED_AUTOGRAD}",
-        manual_step=_BACKWARD_STEP,
+        manual_step=ManualStep(
+            "Decide whether to remove the backward hook (`register_full_backward_hook`, which may be a library's) or "
+            "to leave the module that has it uncompiled."
+        ),
         settings=((_COMPILED_AUTOGRAD,),),
         page="training.md#a-hook-that-never-runs",
     ),

@@ -53,7 +53,9 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
             return OPTIMIZER_STEP
         owner, call = OWNERS[break_.owner], _own_call(report, break_)
         if call is None:
-            return owner.manual_step
+            # PyTorch's line only shows what the program does, such as a hook of a module.
+            step = known_cause(break_.gb_id, break_.gb_type).manual_step if break_.owner == "torch" else None
+            return step.text if step is not None else owner.manual_step
         sentence = owner.step_for_error if break_.outcome == "error" else owner.step_for_call
         return sentence.format(call=f"`{_shortened(_code_of_call(call))}` (line {call.line})")
     code = code_at(break_)

@@ -45,6 +45,13 @@ def test_the_decision_is_named(code: str, gb_id: str | None, part: str) -> None:
     assert part in step_for(code, gb_id)
 
 
+def test_a_cause_decides_at_a_line_of_pytorch_that_no_call_of_the_readers_code_leads_to() -> None:
+    hook = Break("b1", "GB0083", "type", Location("s1", 1, 1, code="BackwardHook(self)"), "resumed", owner="torch")
+    assert "remove the backward hook" in manual_step_of_break(EMPTY, hook)
+    unknown = replace(hook, gb_id="GB0007")
+    assert manual_step_of_break(EMPTY, unknown).endswith("the line is PyTorch's.")
+
+
 def test_there_is_always_a_short_sentence() -> None:
     assert step_for(None).startswith("Decide whether the code that PyTorch could not trace")
     assert step_for("x = (a +\n   b) " + "+ c" * 100).count("...") == 1

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
 _WRITER_FUNCTIONS = (
     ("torch._C", "PyTorchFileWriter"),
-    *(("torch.jit._script", f"{kind}.save") for kind in ("RecursiveScriptModule", "ScriptModule")),
+    ("torch._C", "ScriptFunction.save"),
+    *(
+        ("torch.jit._script", f"{kind}.{method}")
+        for kind in ("RecursiveScriptModule", "ScriptModule")
+        for method in ("save", "_save_for_lite_interpreter")
+    ),
     ("torch.autograd.profiler", "profile.export_chrome_trace"),
     ("torch.autograd.profiler", "profile.export_stacks"),
 )

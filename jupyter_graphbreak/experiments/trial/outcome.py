@@ -19,6 +19,7 @@ from jupyter_graphbreak._torch_compat.configuration import hidden_compiler_logs
 from jupyter_graphbreak._torch_compat.separate_cache import forgotten_backends
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count, looking_at_tensors
 from jupyter_graphbreak.experiments.trial.copies import clone
+from jupyter_graphbreak.experiments.trial.digests import is_large
 from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
     capture_effects,
@@ -265,15 +266,50 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     try:
         for leaf, _ in saved_grads.values():
             leaf.grad = None
-        with torch.enable_grad():
+        with torch.enable_grad(), _digested_gradients(leaf for leaf, _ in saved_grads.values()) as digests:
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
-        gradients = {place: clone(leaf.grad, digests={}) for place, leaf in leaves.items()}
+        gradients = {
+            place: clone(leaf.grad, digests={}) if leaf.grad is not None else digests.get(id(leaf))
+            for place, leaf in leaves.items()
+        }
     except Exception as error:  # noqa: BLE001 - the exception is the finding
         gradients, backward_error = {}, error.with_traceback(None)
     finally:
         for leaf, grad in saved_grads.values():
             leaf.grad = grad
     return gradients, backward_error
+
+
+@contextlib.contextmanager
+def _digested_gradients(leaves: Iterable[torch.Tensor]) -> Iterator[dict[int, torch.Tensor]]:
+    """Replace the gradient of each large leaf with its digest as soon as a backward pass has computed it.
+
+    Otherwise all gradients, which take as much memory as the leaves, would exist at once.
+
+    Yields
+    ------
+    dict
+        The digests, by the ids of the leaves.
+    """
+    digests: dict[int, torch.Tensor] = {}
+
+    def digest_gradient(leaf: torch.Tensor) -> None:
+        if leaf.grad is None or not is_large(leaf.grad):
+            return
+        gradient_digest = clone(leaf.grad.detach(), digests={})
+        leaf.grad = None
+        if id(leaf) in digests:  # a reentrant checkpoint computes the gradient in several parts
+            digests[id(leaf)] += gradient_digest
+        else:
+            digests[id(leaf)] = gradient_digest
+
+    large_leaves = [leaf for leaf in leaves if is_large(leaf)]
+    handles = [leaf.register_post_accumulate_grad_hook(digest_gradient) for leaf in large_leaves]
+    try:
+        yield digests
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def gradient_weights(root: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import types
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.copies import clone, identity_memo, memory_key
 from jupyter_graphbreak.experiments.trial.function_copies import FunctionCopier, name_of
+from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.object_kinds import LOCKS, is_atom, is_data
 from jupyter_graphbreak.experiments.trial.places import named_objects
 from jupyter_graphbreak.experiments.trial.process_state import released
@@ -20,7 +22,8 @@ from jupyter_graphbreak.experiments.trial.saved_state import SavedState, value_t
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.swapped_places import MISSING, SwappedPlace
 from jupyter_graphbreak.experiments.trial.uncopied_code import UncopiedCode
-from jupyter_graphbreak.recording.targets import closure_values
+from jupyter_graphbreak.experiments.trial.user_imports import unloaded_modules
+from jupyter_graphbreak.recording.targets import closure_values, own_codes
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -90,6 +93,8 @@ class Subject:
         memory_provider: MemoryProvider | None = None,
         kept_names: KeptNames | None = None,
     ) -> None:
+        if memory_provider is None:
+            _import_modules(fn)
         setup = current_setup()
         kept_names = setup.kept_names if kept_names is None else kept_names
         self.modes, self.memory = setup.modes, setup.memory
@@ -277,6 +282,13 @@ class Subject:
         """
         with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield
+
+
+def _import_modules(fn: Callable[..., Any]) -> None:
+    """Import the user's modules that a function imports, so that their state is copied and restored."""
+    for name in unloaded_modules(own_codes(fn)):
+        with contextlib.suppress(Exception), guarded():  # the function's own import fails, or is stopped, again
+            importlib.import_module(name)
 
 
 def _is_variable(value: Any) -> bool:

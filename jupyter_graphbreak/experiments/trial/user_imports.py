@@ -27,15 +27,32 @@ if TYPE_CHECKING:
 
 def describe_import(name: str) -> str | None:
     """Return an import's effect that outlives a trial, worded as the rest of a sentence; ``None`` if there is none."""
+    file = _file_to_import(name)
+    if file is None or not _changes_objects(file):
+        return None
+    return f"imports the module {name} for the first time, which changes more than the module"
+
+
+def unloaded_modules(codes: Iterable[CodeType]) -> list[str]:
+    """Return the user's modules that code imports and that are not loaded, if importing them changes nothing else."""
+    names = dict.fromkeys(name for code in codes if is_user_code(code.co_filename) for name in _imported_names(code))
+    return [name for name in names if (file := _file_to_import(name)) is not None and not _changes_objects(file)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _imported_names(code: CodeType) -> tuple[str, ...]:
+    return tuple(item.argval for item in dis.get_instructions(code) if item.opname == "IMPORT_NAME" and item.argval)
+
+
+def _file_to_import(name: str) -> str | None:
+    """Return the file of a user's module that is not loaded; ``None`` for any other module."""
     parent, _, base_name = name.rpartition(".")
     folders = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     if name in sys.modules or (parent and folders is None):
         return None
     spec = importlib.machinery.PathFinder.find_spec(name if folders is None else f"{parent}.{base_name}", folders)
     file = spec.origin if spec is not None else None
-    if file is None or not file.endswith(".py") or is_library(file) or not _changes_objects(file):
-        return None
-    return f"imports the module {name} for the first time, which changes more than the module"
+    return file if file is not None and file.endswith(".py") and not is_library(file) else None
 
 
 @functools.lru_cache(maxsize=256)

@@ -60,6 +60,7 @@ import torch.utils.serialization
 VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("VARIABLE", default=0)
 CLOSED_PORT = 1
 PRIVATE: list[float] = []
+TRACED = torch.jit.trace(torch.sin, torch.ones(1))
 LOGGER = logging.getLogger("side_effect_programs")
 HANDLER = logging.StreamHandler()
 LOGGER.counts, HANDLER.counts = {"calls": [0]}, {"calls": [0]}
@@ -239,6 +240,11 @@ def puts_in_own_queue(x):
 
 def saves_tensor(x):
     torch.save(x, "a.pt")  # file
+    return finish(x)
+
+
+def saves_traced_function(x):
+    TRACED.save("a.pt")  # file
     return finish(x)
 
 

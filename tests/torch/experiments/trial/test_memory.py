@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from jupyter_graphbreak._torch_compat.call_modes import CallModes
-from jupyter_graphbreak.experiments.trial import memory
+from jupyter_graphbreak.experiments.trial import memory, outcome
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.digests import digest
 from jupyter_graphbreak.experiments.trial.entry import Entry, keep_entries
 from jupyter_graphbreak.experiments.trial.outcome import run
@@ -106,6 +108,51 @@ def test_digest_needs_one_temporary_tensor() -> None:
         digest(given)
     allocated = [event.self_cpu_memory_usage for event in profiler.events() or []]
     assert len([size for size in allocated if size > 1 << 20]) == 1
+
+
+class Reentrant(torch.nn.Linear):
+    """Applies its weight twice; a reentrant checkpoint computes the second part of its gradient separately."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = checkpoint(super().forward, super().forward(x), use_reentrant=True)
+        return y
+
+
+class Twice(torch.nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(super().forward(x))
+
+
+def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> None:
+    given = Twice(LARGE, LARGE)
+    once = Reentrant(LARGE, LARGE)
+    once.load_state_dict(given.state_dict())
+    results = []
+    for module in (given, once):
+        module.weight.grad = torch.ones_like(module.weight)
+        with shared_run_setup(CallModes.now()):
+            subject = Subject(module)
+            results.append(run(subject.call, subject, Arguments(torch.ones(2, LARGE))))
+            assert subject.call.weight.grad is not None
+            assert torch.equal(subject.call.weight.grad, module.weight.grad)
+    assert difference(results[0].gradients, results[1].gradients) is None
+    gradients = [(found.gradients or {})["the parameter weight"] for found in results]
+    assert all(gradient is not None and gradient.numel() < LARGE * LARGE / 50 for gradient in gradients)
+
+
+def test_one_large_gradient_exists_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(LARGE, LARGE, bias=False), torch.nn.Linear(LARGE, LARGE, bias=False))
+    existing_gradients: list[int] = []
+
+    def counting_clone(value: Any, **options: Any) -> Any:
+        existing_gradients.append(sum(weight.grad is not None for weight in subject.call.parameters()))
+        return clone(value, **options)
+
+    monkeypatch.setattr(outcome, "clone", counting_clone)
+    with shared_run_setup(CallModes.now()):
+        subject = Subject(model)
+        run(subject.call, subject, Arguments(torch.ones(2, LARGE)))
+    assert existing_gradients == [1, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

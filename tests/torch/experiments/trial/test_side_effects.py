@@ -46,8 +46,8 @@ from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError
 programs: Any = importlib.import_module("tests.programs.trials.side_effects")
 
 KINDS = ("file", "network", "process", "database", "state")
-#: The first two end the process or the test; Dynamo fails to compile a call in the third; the last waits for input.
-NEVER_REAL = {"exits", "ends_process", "dumps_array", "asks_for_password"}
+#: The first two end the process or the test; Dynamo fails to compile calls in the next two; the last waits for input.
+NEVER_REAL = {"exits", "ends_process", "dumps_array", "saves_traced_function", "asks_for_password"}
 PURE = [
     programs.reads_file, programs.reads_open_file, programs.logs, programs.imports_late, programs.keeps_list,
     programs.draws, programs.prints, programs.tells_time, programs.draws_from_own_generator,

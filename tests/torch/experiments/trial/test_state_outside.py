@@ -16,7 +16,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.copies import clone
-from jupyter_graphbreak.experiments.trial.outcome import run
+from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, Replacements
@@ -485,3 +485,25 @@ def test_methods_of_immutable_types_are_replaced() -> None:
 def test_an_object_of_an_extension_type_is_not_copied_without_its_memory() -> None:
     profile = cProfile.Profile()
     assert clone(profile) is profile
+
+
+def test_state_of_a_module_that_a_trial_imports_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counting_calls.py").write_text("CALLS = []\ndef up():\n    CALLS.append(1)\n    return len(CALLS)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "counting_calls", None)  # so that the module is unloaded after the test
+    del sys.modules["counting_calls"]
+
+    def counts(x: torch.Tensor) -> torch.Tensor:
+        import counting_calls  # type: ignore[import-not-found]
+
+        y: torch.Tensor = x * counting_calls.up()
+        return y
+
+    with sandboxed():
+        subject = Subject(counts)
+        results = []
+        for _ in range(2):
+            subject.restore()
+            results.append(run(subject.call, subject, Arguments(torch.ones(3))).value)
+    assert all(torch.equal(result, torch.ones(3)) for result in results)
+    assert not sys.modules["counting_calls"].CALLS

@@ -33,10 +33,10 @@ from jupyter_graphbreak.views.words.jobs import (
     process_name,
     processes_with_break,
 )
+from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import verdict_label
 from jupyter_graphbreak.views.words.verdict import summary, verdict
-from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1321,8 +1321,9 @@ CAUSES = (
         title="Graph break in a loop",
         advice="move the break out of the loop",
         advice_if_consequence=(
-            "or move the loop's body into its own function: it is then compiled, up to the break and after it, and "
-            "only the loop runs eagerly; moving the loop into its own function keeps the code around it compiled"
+            "or move the loop's body into its own function: the body is then compiled, up to the break and after it, "
+            "and only the loop itself runs eagerly; to keep the code around the loop compiled, move the loop into its "
+            "own function as well"
         ),
         since="2.11",
     ),

@@ -114,7 +114,7 @@ class CandidateTrial:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
-    def no_better_than(self, remedy: Remedy) -> CandidateTrial:
+    def combined_with(self, remedy: Remedy) -> CandidateTrial:
         """Return this result of a trial combined with a remedy: the worse of the two verdicts, and all differences."""
         return replace(
             self,

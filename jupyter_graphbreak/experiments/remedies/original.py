@@ -310,9 +310,9 @@ class Original:
 
             def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_backward:  # a condition may be part of a backward pass
-                    without = sides_in_run(case, runs_backward=False)
+                    sides_without_backward = sides_in_run(case, runs_backward=False)
                     taken = sides_in_run(case, runs_backward=True)
-                    needs_backward.append(taken != without)
+                    needs_backward.append(taken != sides_without_backward)
                     return taken
                 return sides_in_run(case, runs_backward=needs_backward[0])
 

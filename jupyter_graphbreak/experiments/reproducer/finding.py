@@ -161,7 +161,7 @@ class _ScriptSearch:
         if not is_lenient and not all(line in text for line in script.required):
             return False
         report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
-        if report is not None and self._ends_alike(report):
+        if report is not None and self._raises_nothing_new(report):
             if self._target.is_shown_by(report, script.renamed, is_lenient=is_lenient):
                 return True
             if report.error is None:
@@ -177,7 +177,7 @@ class _ScriptSearch:
             self.reason = f"A script with the same code raises {report.error.type}: {first_line(report.error.message)}"
         return False
 
-    def _ends_alike(self, report: Report) -> bool:
+    def _raises_nothing_new(self, report: Report) -> bool:
         """Return whether a script raises nothing that the run did not raise."""
         error_of_run = self._report.error
         is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error

@@ -11,9 +11,9 @@ from jupyter_graphbreak.knowledge.cache_bypasses import cache_bypass
 from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
+from jupyter_graphbreak.views.words.places import place, without_function
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines
-from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

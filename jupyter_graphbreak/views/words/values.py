@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.places import place, without_function
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, one_line
-from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report

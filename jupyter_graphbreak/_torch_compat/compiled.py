@@ -226,11 +226,11 @@ def known_codes() -> Iterator[list[ref[CodeType]]]:
     # New references, because Dynamo's own references have callbacks.
     known = [weakref.ref(code) for reference in tracker.seen if (code := reference()) is not None]
 
-    def clear_both() -> None:
+    def clear_all() -> None:
         known.clear()
         clear()
 
-    with patched(tracker, "clear", clear_both):
+    with patched(tracker, "clear", clear_all):
         yield known
 
 

@@ -1285,7 +1285,7 @@ CAUSES = (
         "GB6215",
         ("Unresolved GetAttrVariable comparison",),
         title="Comparison with an attribute that Dynamo does not know",
-        advice="compare before the compiled function; look a logger up once, outside",
+        advice="compare before the compiled function; get a logger once, outside of it",
         since="2.13",
     ),
     KnownCause(

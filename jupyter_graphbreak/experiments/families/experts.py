@@ -31,20 +31,20 @@ _ROW_UPDATES = {"index_add_", "index_copy_", "index_put_", "scatter_add_"}
 
 @dataclass(frozen=True)
 class _ExpertLoop:
-    """A loop whose variable is the number of an expert that occurs in a tensor.
+    """A loop whose variable is the index of an expert that occurs in a tensor.
 
     Parameters
     ----------
     loop : ast.For
         The loop.
     numbers : ast.expr
-        The expression for the numbers that occur.
+        The expression for the indices that occur.
     assignment : ast.Assign or None
-        The statement that assigns the numbers to a name, if the loop runs over a name.
+        The statement that assigns these indices to a name, if the loop runs over a name.
     names : tuple of str
-        The loop's variable, and the name of the same number in Python if the body starts with such an assignment.
+        The loop's variable, and the name of the index as a Python number if the body starts with such an assignment.
     modules : str
-        The list of modules whose items the number selects, such as "self.experts".
+        The list of modules whose items the index selects, such as "self.experts".
     """
 
     loop: ast.For
@@ -60,7 +60,7 @@ class _ExpertLoop:
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that run all experts, so that no number of an expert leaves the device."""
+    """Yield changes that run all experts, so that no expert's index leaves the device."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:

@@ -108,8 +108,8 @@ _KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
 _NAN = " nan"
 #: Words in conditions about sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
-#: The edge inputs for which a program is compiled: ``some``, or ``many`` if it differs only when compiled, and then
-#: also inputs with ``truth values`` in place of numbers and tensors of ``other kinds``.
+#: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
+#: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
 EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
 #: A condition, and the change of the program to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]

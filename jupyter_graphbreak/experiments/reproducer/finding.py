@@ -113,7 +113,7 @@ def _run_final_script(
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
     is_shown = target.is_shown_by(final_run.report, script.renamed, is_lenient=redacted)
-    # The trace lacks some findings.
+    # The trace lacks some findings, which only the output shows.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
         reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."

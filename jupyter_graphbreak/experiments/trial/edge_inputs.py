@@ -463,7 +463,7 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
 
 
 def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield tensors filled with a number of the code, whose difference from the number is zero."""
+    """Yield arguments with tensors filled with a number from the code: differences from the number are then zero."""
     may_be_indices = indices_test(first, fn)
     for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
         change = functools.partial(filled_with, number=number)

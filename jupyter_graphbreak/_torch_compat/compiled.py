@@ -73,7 +73,7 @@ def compiled_callable(value: Any) -> Any:
         return None
     if is_instance(value, torch.nn.Module):
         modules = value.__dict__.get("_modules")
-        submodules = modules if is_instance(modules, dict) else {}  # a scripted module, never compiled, has no dict
+        submodules = modules if is_instance(modules, dict) else {}  # a scripted module has no dict
         inner = value.__dict__.get("_orig_mod") or submodules.get("_orig_mod")
         if inner is not None:
             return inner

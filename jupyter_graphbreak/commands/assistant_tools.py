@@ -171,7 +171,8 @@ class AssistantTools:
     ) -> dict[str, Any]:
         """Judge a patch: run the program, repeat its compiled calls with the patch on copies, and compare everything.
 
-        No file is changed. The verdict 'works' is a proof for all inputs that were tried; 'differences' lists the rest.
+        No file is changed. With the verdict 'works', nothing differed on any input that was tried; otherwise,
+        'differences' lists what differed.
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-patch-") as folder:
             file = Path(folder) / "proposed.patch"

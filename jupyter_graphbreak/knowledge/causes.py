@@ -175,7 +175,7 @@ CAUSES = (
         "GB0006",
         ("Attempted to call a super() attribute that is not a function or method",),
         title="`super()` of a class that is implemented in C",
-        advice="in an exception class, remove your own __init__ and pass the values as arguments: they are in args",
+        advice="in an exception class, remove your own __init__, pass the values as arguments, and read them from args",
     ),
     KnownCause(
         "GB0007",
@@ -641,7 +641,7 @@ CAUSES = (
         "GB0135",
         ("Unsupported attribute assignment on Exception object",),
         title="Attribute set on an exception",
-        advice="pass the value as an argument of the exception: it is in args",
+        advice="pass the value as an argument of the exception, and read it from args",
     ),
     KnownCause(
         "GB0142",
@@ -1264,7 +1264,7 @@ CAUSES = (
         "GB6012",
         ("Cannot trace user-defined __len__",),
         title="`len()` of an object implemented in C",
-        advice="take the length before the compiled function, or make it a list",
+        advice="take the length before the compiled function, or turn the object into a list there",
         since="2.12",
     ),
     KnownCause(

@@ -128,8 +128,8 @@ class _AnswerFollower:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        #: The constants to follow, with the answers that they are, by address. Dynamo copies the attributes of its
-        #: variables, so an attribute cannot mark one of them. The reference keeps the address from being used again.
+        #: The constants to follow, each with its answer, by address. Dynamo copies the attributes of its variables, so
+        #: an attribute cannot mark one of them. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
         #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.

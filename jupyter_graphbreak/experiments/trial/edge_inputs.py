@@ -93,7 +93,7 @@ _OPTIONAL_NUMBERS = (2.0, 0.0)
 _MAX_OPTIONAL = 3
 #: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING_TENSORS = 3
-#: The maximum number of constants of the code that fill tensors or become lengths, and of tables whose lengths do.
+#: The maximum number of constants in the code that fill tensors or become lengths, and of tables whose lengths do.
 _MAX_NUMBERS_OF_CODE = 8
 _MAX_TABLES = 4
 #: The largest length from the code, as a number and as a multiple of the given one, and the maximum number of elements

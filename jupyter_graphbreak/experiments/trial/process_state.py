@@ -496,7 +496,7 @@ def find_changing_line(
     return None
 
 
-#: The number of seconds between two looks at a thread that may wait for a lock.
+#: The number of seconds between two checks of a thread that may wait for a lock.
 _WATCH_INTERVAL_S = 0.5
 _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 

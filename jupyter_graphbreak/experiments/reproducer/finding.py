@@ -16,8 +16,8 @@ import torch
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
-from jupyter_graphbreak.experiments.reproducer.reduction import reduced
-from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, spaced
+from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
+from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, script_text
 from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
@@ -92,7 +92,7 @@ def reproduce(
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(start))
         tree, step_count = search.reduce(script, start + _SHARE_OF_REDUCTION * limit_s)
-        text = spaced(tree)
+        text = script_text(tree)
         if redacted:
             redacted_text = search.redact(tree, script)
             if redacted_text is None:
@@ -192,7 +192,7 @@ class _ScriptSearch:
             self._on_status(f"reducing the script, {len(text.splitlines())} lines")
             return self._shows(text, script)
 
-        return reduced(script.tree, shows, lambda: time.monotonic() > end)
+        return reduce_script(script.tree, shows, lambda: time.monotonic() > end)
 
     def redact(self, tree: ast.Module, script: Script) -> str | None:
         """Return the script without the program's names and texts; ``None`` if it then shows something else."""

@@ -167,7 +167,7 @@ class _LightningHooks(_TrainingWatch):
 
 
 class _TransformersHooks(_TrainingWatch):
-    """The hooks of transformers' Trainer. None is called at an exception: the next training run ends the watching."""
+    """The hooks of transformers' Trainer, which calls no hook at an exception: the next training run ends the watch."""
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
         self._end()

@@ -1,4 +1,4 @@
-"""Run a notebook in a new kernel with every cell explained, like "Explain all" in JupyterLab."""
+"""Read notebook files and the reports in them; run a notebook in a new kernel with every cell explained."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Reproducer(str):
     issue: str
 
     @classmethod
-    def of(cls, found: reproducers.Reproducer) -> Self:
+    def of(cls, reproducer: reproducers.Reproducer) -> Self:
         """Return the script that was found.
 
         Raises
@@ -73,10 +73,12 @@ class Reproducer(str):
         NotReproducedError
             If there is none.
         """
-        if found.script is None:
-            raise NotReproducedError(f"{found.id} ({found.title}) cannot be reproduced. {found.reason or ''}".strip())
-        script = cls(found.script)
-        script.shows, script.issue = found.title, found.issue or ""
+        if reproducer.script is None:
+            raise NotReproducedError(
+                f"{reproducer.id} ({reproducer.title}) cannot be reproduced. {reproducer.reason or ''}".strip()
+            )
+        script = cls(reproducer.script)
+        script.shows, script.issue = reproducer.title, reproducer.issue or ""
         return script
 
 
@@ -156,7 +158,7 @@ class Report(schema.Report, frozen=True, dict=True):
         LookupError
             If the report has no such id.
         """
-        saved = next((found for found in self.reproducers or [] if found.id == ident), None)
+        saved = next((finding for finding in self.reproducers or [] if finding.id == ident), None)
         if saved is not None and not redacted:
             return Reproducer.of(saved)
         reproduce = self.__dict__.get(_REPRODUCE_ATTRIBUTE)

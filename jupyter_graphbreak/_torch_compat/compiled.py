@@ -73,7 +73,7 @@ def compiled_callable(value: Any) -> Any:
         return None
     if is_instance(value, torch.nn.Module):
         modules = value.__dict__.get("_modules")
-        submodules = modules if is_instance(modules, dict) else {}  # a scripted module, never compiled, has no dict
+        submodules = modules if is_instance(modules, dict) else {}  # a scripted module has no dict
         inner = value.__dict__.get("_orig_mod") or submodules.get("_orig_mod")
         if inner is not None:
             return inner
@@ -226,11 +226,11 @@ def known_codes() -> Iterator[list[ref[CodeType]]]:
     # New references, because Dynamo's own references have callbacks.
     known = [weakref.ref(code) for reference in tracker.seen if (code := reference()) is not None]
 
-    def clear_both() -> None:
+    def clear_all() -> None:
         known.clear()
         clear()
 
-    with patched(tracker, "clear", clear_both):
+    with patched(tracker, "clear", clear_all):
         yield known
 
 

@@ -68,7 +68,7 @@ def copied_module(scope: dict[str, Any]) -> types.ModuleType:
     module = types.ModuleType(str(scope.get("__name__", "")))
     vars(module).clear()
     vars(module).update(scope)
-    if "__name__" in scope:  # otherwise Dynamo reads the namespace itself
+    if "__name__" in scope:  # without a name, Dynamo reads the namespace directly
         _modules_of_copies[id(vars(module))] = module
     return module
 

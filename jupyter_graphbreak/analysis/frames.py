@@ -188,7 +188,7 @@ def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:
     after a break and for each recompile, so the same branch is recorded repeatedly.
     """
     calls: dict[tuple[str, StackEntry], _Branches] = {}
-    for answer in ledger.answers:
+    for answer in ledger.differing_answers:
         branches = calls.setdefault((answer.question, answer.call), {})
         _, lines, skipped = branches.setdefault(answer.branch, (answer, set(), set()))
         lines.update(answer.lines)

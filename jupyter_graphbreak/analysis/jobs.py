@@ -220,7 +220,7 @@ def _uncrowded_parts(
 
 
 def _function_at(span: _Span, start: float, end: float) -> str | None:
-    """Return the function that took most of a span, from the innermost compilation that names one."""
+    """Return the function whose compilation took the most time in a part of a span; ``None`` if none is known."""
     named = [time for time in span.times if time.function is not None]
     overlaps = {time: min(end, time.start + time.seconds) - max(start, time.start) for time in named}
     longest = max(overlaps, key=lambda time: overlaps[time], default=None)

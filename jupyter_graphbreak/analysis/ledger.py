@@ -178,7 +178,7 @@ class Ledger:
 
     frames: list[FrameLedger] = field(default_factory=list)
     skips: list[additions.FrameSkipped] = field(default_factory=list)
-    answers: list[additions.AnswerDiffers] = field(default_factory=list)
+    differing_answers: list[additions.AnswerDiffers] = field(default_factory=list)
     compiled_again: list[additions.CompiledAgain] = field(default_factory=list)
     compiled_saved: list[additions.CompiledSaved] = field(default_factory=list)
     has_all_skip_reasons: bool = True
@@ -242,7 +242,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
 
 #: The attributes in which the ledger lists our additions to the trace.
 _LISTS: dict[type[additions.Addition], str] = {
-    additions.AnswerDiffers: "answers",
+    additions.AnswerDiffers: "differing_answers",
     additions.CompiledAgain: "compiled_again",
     additions.CompiledSaved: "compiled_saved",
     additions.CompiledForReport: "compiled",

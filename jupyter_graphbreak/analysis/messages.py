@@ -180,8 +180,8 @@ def _cause(text: str, exception: str | None) -> Cause:
     link = _GB_ID.search(text)
     head, _, after_explanation = text.strip("\n").partition("\n  Explanation:")
     if not after_explanation and link is None:
-        # Not in the registry's format: the exception's class becomes the name unless we know the text, which becomes
-        # the explanation.
+        # Not in the registry's format: the text becomes the explanation, and the name is the exception's class unless
+        # the text is a known one.
         first = _SKIPPED_INLINING.sub("", head.strip()).replace(" raised:\n", " raised: ", 1)
         name = cause_name_of_former_text(first) or exception
         return Cause(gb_type=name or next(iter(first.splitlines()), "unknown"), explanation=first or None)

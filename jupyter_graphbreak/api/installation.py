@@ -256,7 +256,7 @@ def _check_cpp_compiler(verified_compiler: str | None) -> Requirement:
     if failure_with_headers is None:
         return Requirement(what, f"{name} compiles code with Python's headers and OpenMP.")
     failure_without_headers = _try_compiler(name, [])
-    if failure_without_headers is not None and failure_without_headers.is_built:
+    if failure_without_headers is not None and failure_without_headers.does_compile:
         return Requirement(
             what,
             f"the code that {name} compiles cannot be loaded: {failure_without_headers.error}",
@@ -282,7 +282,7 @@ class _CompilerFailure:
     """The reason why compiled code does not run, and whether the compiler itself succeeded."""
 
     error: str
-    is_built: bool = False
+    does_compile: bool = False
 
 
 def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
@@ -304,7 +304,7 @@ def _try_compiler(compiler: str, headers: list[str]) -> _CompilerFailure | None:
         try:
             result: int = ctypes.CDLL(str(library)).add_one(1)
         except OSError as error:
-            return _CompilerFailure(str(error), is_built=True)
+            return _CompilerFailure(str(error), does_compile=True)
         return None if result == 2 else _CompilerFailure("the compiled code returns a wrong number")  # noqa: PLR2004
 
 

@@ -237,10 +237,10 @@ class Rerun:
             observed, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
             activity = f"recording the values of {entry.function}"
             with entry.set_up(), self._noting_failures(activity, entry), limit_time(end):
-                found = values_of_entry(
+                found_values = values_of_entry(
                     observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
                 )
-                entry_values.append(found.values)
+                entry_values.append(found_values.values)
         self._notes += missing_lines(wanted_lines, entry_values, self.report)
         return self._update(replace(self.report, values=entry_values))
 

@@ -266,9 +266,9 @@ def values(
 
     def recorded(entry: Entry) -> schema.Report:
         with limit_time(end):
-            found, report = values_of_entry(entry, lines=lines)
-        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [found], report)]
-        return msgspec.structs.replace(report, values=[found], diagnostics=[*report.diagnostics, *notes])
+            entry_values, report = values_of_entry(entry, lines=lines)
+        notes = [Diagnostic("warning", note) for note in missing_lines(lines, [entry_values], report)]
+        return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
 
     return _analysed_call("recording values", fn, args, kwargs, recorded, lambda _: {"values": []})
 
@@ -375,8 +375,8 @@ def compare_frontends(
 
     Examples
     --------
-    >>> found = jupyter_graphbreak.compare_frontends(f, x, also=[-x])  # doctest: +SKIP
-    >>> found["torch.jit.trace"].outcome  # doctest: +SKIP
+    >>> frontends = jupyter_graphbreak.compare_frontends(f, x, also=[-x])  # doctest: +SKIP
+    >>> frontends["torch.jit.trace"].outcome  # doctest: +SKIP
     'silently wrong'
     """
     from jupyter_graphbreak.experiments.trial.arguments import Arguments

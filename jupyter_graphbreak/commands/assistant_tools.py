@@ -33,10 +33,10 @@ from jupyter_graphbreak.views.words.jobs import (
     process_name,
     processes_with_break,
 )
+from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import verdict_label
 from jupyter_graphbreak.views.words.verdict import summary, verdict
-from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,8 @@ class AssistantTools:
     ) -> dict[str, Any]:
         """Judge a patch: run the program, repeat its compiled calls with the patch on copies, and compare everything.
 
-        No file is changed. The verdict 'works' is a proof for all inputs that were tried; 'differences' lists the rest.
+        No file is changed. With the verdict 'works', nothing differed on any input that was tried; otherwise,
+        'differences' lists what differed.
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-patch-") as folder:
             file = Path(folder) / "proposed.patch"

@@ -41,7 +41,7 @@ from jupyter_graphbreak.compiling.roles import (
 from jupyter_graphbreak.compiling.routes import RoutedFunctions, active_routes
 from jupyter_graphbreak.compiling.tracebacks import failed_assertion, hide_compiler, places_in_graph, self_test_hiding
 from jupyter_graphbreak.faults import suppress_faults, with_fallback
-from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
+from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.recording.targets import is_compiled
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 

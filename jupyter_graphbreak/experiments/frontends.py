@@ -153,7 +153,10 @@ class Examination:
         eager = self._eager
         seed_all(_CAPTURE_SEED)
         try:
-            with self._subject.activated(), guarded(self._subject.call, assigned=self._subject.assigned):
+            with (
+                self._subject.activated(),
+                guarded(self._subject.call, changeable_parts=self._subject.changeable_parts),
+            ):
                 arguments = self._subject.with_copies(eager.first.arguments)
                 program = capture(self._subject.call, self._subject.copies_of(arguments))
         except Exception as error:  # noqa: BLE001 - the exception is the finding

@@ -93,7 +93,7 @@ class FrontendComparison:
         try:
             with sandboxed():
                 subject = Subject(eval(text, self._namespace))  # noqa: S307 - the user's code, in a function
-                with guarded(subject.call, assigned=subject.assigned), subject.activated():
+                with guarded(subject.call, changeable_parts=subject.changeable_parts), subject.activated():
                     args, kwargs = subject.call()
         except TrialStoppedError as stopped:
             raise UsageError(

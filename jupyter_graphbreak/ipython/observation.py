@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
-from jupyter_graphbreak.recording.steady import GuardedExitStack, deferred_interrupts
+from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, deferred_interrupts
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report
 

@@ -82,10 +82,10 @@ CACHE_BYPASSES = (
     ),
     CacheBypass(
         "unpicklable",
-        "An object in the graph that cannot be pickled",
+        "An object in the graph or in a setting that cannot be pickled",
         ("pickle", "unpicklable", "torchbind", "mkldnn"),
         "inductor: Failed to pickle cache key",
-        "pass objects that are not tensors or numbers from outside the graph",
+        "keep objects other than tensors and numbers out of the graph; in a setting, use no lambda",
     ),
     CacheBypass(
         "switched off",

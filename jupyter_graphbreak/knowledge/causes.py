@@ -175,7 +175,7 @@ CAUSES = (
         "GB0006",
         ("Attempted to call a super() attribute that is not a function or method",),
         title="`super()` of a class that is implemented in C",
-        advice="in an exception class, remove your own __init__ and pass the values as arguments: they are in args",
+        advice="in an exception class, remove your own __init__, pass the values as arguments, and read them from args",
     ),
     KnownCause(
         "GB0007",
@@ -644,7 +644,7 @@ CAUSES = (
         "GB0135",
         ("Unsupported attribute assignment on Exception object",),
         title="Attribute set on an exception",
-        advice="pass the value as an argument of the exception: it is in args",
+        advice="pass the value as an argument of the exception, and read it from args",
     ),
     KnownCause(
         "GB0142",
@@ -1267,7 +1267,7 @@ CAUSES = (
         "GB6012",
         ("Cannot trace user-defined __len__",),
         title="`len()` of an object implemented in C",
-        advice="take the length before the compiled function, or make it a list",
+        advice="take the length before the compiled function, or turn the object into a list there",
         since="2.12",
     ),
     KnownCause(
@@ -1288,7 +1288,7 @@ CAUSES = (
         "GB6215",
         ("Unresolved GetAttrVariable comparison",),
         title="Comparison with an attribute that Dynamo does not know",
-        advice="compare before the compiled function; look a logger up once, outside",
+        advice="compare before the compiled function; get a logger once, outside of it",
         since="2.13",
     ),
     KnownCause(
@@ -1324,8 +1324,9 @@ CAUSES = (
         title="Graph break in a loop",
         advice="move the break out of the loop",
         advice_if_consequence=(
-            "or move the loop's body into its own function: it is then compiled, up to the break and after it, and "
-            "only the loop runs eagerly; moving the loop into its own function keeps the code around it compiled"
+            "or move the loop's body into its own function: the body is then compiled, up to the break and after it, "
+            "and only the loop itself runs eagerly; to keep the code around the loop compiled, move the loop into its "
+            "own function as well"
         ),
         since="2.11",
     ),

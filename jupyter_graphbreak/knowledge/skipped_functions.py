@@ -92,7 +92,7 @@ RECOMPILE_LIMIT = SkipReason(
 )
 SHARED_WRAPPER = SkipReason(
     "shared wrapper",
-    "the limit ({limit}) was spent by the wrapper that torch shares between all functions decorated with "
+    "the limit ({limit}) was used up by the wrapper that torch shares between all functions decorated with "
     "error_on_graph_break; everything under it runs eagerly now",
     "use error_on_graph_break as a with block inside the function instead of as a decorator, or set "
     "torch._dynamo.config.nested_graph_breaks = True",

@@ -18,8 +18,8 @@ _COMPREHENSIONS = frozenset({"<genexpr>", "<listcomp>", "<setcomp>", "<dictcomp>
 def functions_worth_counting(report: Report, functions: Collection[Skipped]) -> list[Skipped]:
     """Return the functions that are worth counting and naming.
 
-    These are not the functions of Python's standard library, which compute nothing with tensors, or a comprehension in
-    a function that is counted.
+    Functions of Python's standard library do not count, since they compute nothing with tensors, and neither does a
+    comprehension in a function that counts.
     """
     standard_library = {
         source.id

@@ -145,7 +145,7 @@ def read_entries(
         if opened is not None and (kinds is None or _is_wanted(Record(opened.envelope).kind, kinds)):
             open_entries[tag] = opened
     if not line.endswith(b"\n") and tally.limit is None:
-        tally.cut_reason = "its last line has no end"
+        tally.cut_reason = "its last line is incomplete"
     for finished in open_entries.values():
         if finished is not None:
             yield _closed_entry(finished, tally)

@@ -9,10 +9,10 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
+from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_of
-from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

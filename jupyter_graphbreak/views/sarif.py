@@ -13,9 +13,9 @@ from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
 from jupyter_graphbreak.views.words.guidance import guidance
+from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.remedies import outcome
-from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

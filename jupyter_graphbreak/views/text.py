@@ -35,6 +35,7 @@ from jupyter_graphbreak.views.words.jobs import (
 from jupyter_graphbreak.views.words.lines import break_numbers, listing
 from jupyter_graphbreak.views.words.paths import is_in_library, ordered_paths, path_sentence
 from jupyter_graphbreak.views.words.permission import WITHOUT_SETTING, permission
+from jupyter_graphbreak.views.words.places import brief_code, is_wrapper_of_torch, place
 from jupyter_graphbreak.views.words.plain_text import counted, joined, one_line, plain, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -60,7 +61,6 @@ from jupyter_graphbreak.views.words.remedies import (
     verdict_label,
 )
 from jupyter_graphbreak.views.words.verdict import figures, summary, verdict, why_untried
-from jupyter_graphbreak.views.words.where import brief_code, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

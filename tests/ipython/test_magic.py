@@ -22,7 +22,7 @@ from IPython.utils.capture import CapturedIO, capture_output
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device_state
 from jupyter_graphbreak.ipython.observation import Observation
-from jupyter_graphbreak.recording.steady import GuardedExitStack
+from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import report_in

@@ -329,7 +329,7 @@ def test_a_shared_wrapper_at_the_limit_is_reported_at_the_affected_function(tmp_
     assert "recompile_limit = 8" in lost.reason
     assert "with block" in (lost.way_out or "")
     text = report.to_text()
-    assert "runs eagerly: the limit (recompile_limit = 8) was spent by the wrapper" in text
+    assert "runs eagerly: the limit (recompile_limit = 8) was used up by the wrapper" in text
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
     return watching_calls(owner, "call_function", observer, after=observation)
 
 
-def answered_as_uncompiled(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
+def with_eager_answers(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
     """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would, on this thread, in the context.
 
     Parameters
@@ -128,8 +128,8 @@ class _AnswerFollower:
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
-        #: The constants to follow, with the answers that they are, by address. Dynamo copies the attributes of its
-        #: variables, so an attribute cannot mark one of them. The reference keeps the address from being used again.
+        #: The constants to follow, each with its answer, by address. Dynamo copies the attributes of its variables, so
+        #: an attribute cannot mark one of them. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
         #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.
@@ -148,7 +148,7 @@ class _AnswerFollower:
         return unique_variable
 
     def answer_on_stack(self, tracer: Any) -> AnswerDiffers | None:
-        """Return the followed answer that is on top of a tracer's stack, if it is one."""
+        """Return the followed answer on top of a tracer's stack; ``None`` if something else is there."""
         if not tracer.stack:
             return None
         variable, answer = self._followed.get(id(tracer.stack[-1]), (None, None))

@@ -74,7 +74,7 @@ class _SuspectCalls:
     """Watches the calls of compiled functions while Dynamo may remember to skip one of them.
 
     The hook runs at each entry into compiled code. It is therefore only in place while there are suspects: code
-    objects that Dynamo began unseen by this run, and for which it has no compiled code.
+    objects that Dynamo began to compile unseen by this run, and for which it has no compiled code.
     """
 
     def __init__(self, observer: Observer) -> None:

@@ -213,7 +213,7 @@ class _CompiledCall:
             self.subject.restore()
             arguments = self.subject.copies_of(self.subject.arguments or Arguments())
             seed_all(0)
-            with self.subject.activated(), guarded(self.subject.call, assigned=self.subject.assigned):
+            with self.subject.activated(), guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
                 marks = [clock.mark()]
                 try:
                     self._program(*arguments.args, **arguments.kwargs)
@@ -254,7 +254,7 @@ def _call(
     require_time()
     arguments = arguments or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
-    with subject.activated(), guarded(subject.call, assigned=subject.assigned):
+    with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
         try:
             return program(*arguments.args, **arguments.kwargs), arguments, None
         except Exception as error:  # noqa: BLE001 - the exception is the finding
@@ -280,7 +280,7 @@ def _observe(
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_differentiable(named_arguments, subject))
     try:
-        with subject.activated(), guarded(subject.call, assigned=subject.assigned):
+        with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
             gradients = gradients_of(value, list(inputs.values()))
     except Exception as error:  # noqa: BLE001 - such as an autograd graph that was freed; the exception is the finding
         observation.raised_backward = type(error).__name__

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.hooks.paths import answered_as_uncompiled
+from jupyter_graphbreak._torch_compat.hooks.paths import with_eager_answers
 from jupyter_graphbreak.experiments.cost.timing import Budget, spread_of, time_in_turn
 from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.entry import recompiling
@@ -62,7 +62,7 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return answered_as_uncompiled(lambda asking: _is_same_line(steady.locate([asking]), path.location))
+                return with_eager_answers(lambda asking: _is_same_line(steady.locate([asking]), path.location))
 
             times = _compared_times(unchanged, Variant(steady.entry, compiled=True, applied=without_branch))
             if times is not None:

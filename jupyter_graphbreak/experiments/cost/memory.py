@@ -114,7 +114,7 @@ class SavedBytes(Generic[_Key]):
 
     def observe(self, call: Callable[[], Any]) -> None:
         """Make a call and count the bytes that it keeps."""
-        with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.tensor_of):
+        with torch.autograd.graph.saved_tensors_hooks(self._keep, _KeptTensor.unpack):
             call()
         self._note_peak()
 
@@ -162,7 +162,7 @@ class _KeptTensor:
         self._tensor = tensor
         self._on_release = on_release
 
-    def tensor_of(self) -> torch.Tensor:
+    def unpack(self) -> torch.Tensor:
         """Return the tensor."""
         return self._tensor
 

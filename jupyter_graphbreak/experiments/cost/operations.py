@@ -112,7 +112,7 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
         return
     nodes_by_signature: dict[Any, torch.fx.Node] = {}
     for node in sorted(times, key=lambda node: -times[node]):
-        if times[node] > _MIN_SHARE * total_us and _is_compiled_by_itself(node):
+        if times[node] > _MIN_SHARE * total_us and _has_generated_code(node):
             nodes_by_signature.setdefault(_signature(node), node)
     nodes = list(nodes_by_signature.values())[:_MAX_COMPILED]
     candidates = _TimedRun(module, clock, set(nodes)).candidates_on(inputs)
@@ -120,7 +120,8 @@ def _candidates(module: torch.fx.GraphModule, inputs: list[Any], graph_us: float
     yield from sorted(candidates, key=lambda candidate: order.index(candidate.name))
 
 
-def _is_compiled_by_itself(node: torch.fx.Node) -> bool:
+def _has_generated_code(node: torch.fx.Node) -> bool:
+    """Return whether inductor generates code for an operation instead of calling a library."""
     name = _name(node)
     return not name.endswith("_") and name not in _IN_LIBRARIES and name not in {"getitem", "get_attr"}
 

@@ -119,7 +119,7 @@ class Variant:
     marked : bool
         Whether the compiled code can record marks.
     applied : callable
-        Returns a context for each call.
+        Returns the context in which each call runs, such as one that applies a remedy.
     """
 
     def __init__(
@@ -259,14 +259,14 @@ class Variant:
         def observe(call: Callable[[], Any]) -> None:
             for _ in range(2 if self._changes_state else 1):
                 call()
-                tensors.extend(self._left_behind())
+                tensors.extend(self._state_after_call())
 
         with capture_effects() as effects:
             self.with_backward(observe, tensors.append)
         messages = [message for *_, message in (*effects.logged, *effects.warned)]
         return [*tensors, torch.tensor([len(text) for text in (effects.printed, effects.stderr, *messages)])]
 
-    def _left_behind(self) -> Iterator[torch.Tensor]:
+    def _state_after_call(self) -> Iterator[torch.Tensor]:
         """Yield some elements of each tensor in the call's arguments and state, and the plain values in the state."""
         for tensor in {id(tensor): tensor for tensor in self._all_tensors()}.values():
             if tensor.layout == torch.strided and not tensor.is_nested:
@@ -309,7 +309,7 @@ class Variant:
                     on_tensor(tensor.detach().clone())
 
         try:
-            with guarded(self.subject.call, assigned=self.subject.assigned):
+            with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
                 return self._observed(0, lambda call: observe(lambda: with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
@@ -366,7 +366,7 @@ class Variant:
                 _differentiate(roots)
 
         try:
-            with guarded(self.subject.call, assigned=self.subject.assigned):
+            with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
                 return self._observed(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
@@ -398,7 +398,11 @@ class Variant:
 
     def _call(self, seed: int, *, is_guarded: bool = False) -> None:
         seed_all(seed)
-        guard = guarded(self.subject.call, assigned=self.subject.assigned) if is_guarded else contextlib.nullcontext()
+        guard = (
+            guarded(self.subject.call, changeable_parts=self.subject.changeable_parts)
+            if is_guarded
+            else contextlib.nullcontext()
+        )
         with self._ready(), guard:
             self._program(*self._arguments.args, **self._arguments.kwargs)
         self._restore()

@@ -31,20 +31,20 @@ _ROW_UPDATES = {"index_add_", "index_copy_", "index_put_", "scatter_add_"}
 
 @dataclass(frozen=True)
 class _ExpertLoop:
-    """A loop whose variable is the number of an expert that occurs in a tensor.
+    """A loop whose variable is the index of an expert that occurs in a tensor.
 
     Parameters
     ----------
     loop : ast.For
         The loop.
     numbers : ast.expr
-        The expression for the numbers that occur.
+        The expression for the indices that occur.
     assignment : ast.Assign or None
-        The statement that assigns the numbers to a name, if the loop runs over a name.
+        The statement that assigns these indices to a name, if the loop runs over a name.
     names : tuple of str
-        The loop's variable, and the name of the same number in Python if the body starts with such an assignment.
+        The loop's variable, and the name of the index as a Python number if the body starts with such an assignment.
     modules : str
-        The list of modules whose items the number selects, such as "self.experts".
+        The list of modules whose items the index selects, such as "self.experts".
     """
 
     loop: ast.For
@@ -54,13 +54,13 @@ class _ExpertLoop:
     modules: str
 
     def contains(self, node: ast.AST) -> bool:
-        """Return whether a node is part of the loop, or of the statement that computes the numbers."""
+        """Return whether a node is part of the loop, or of the statement that computes the indices."""
         parts = [self.loop, *([self.assignment] if self.assignment is not None else [])]
         return any(node is part for outer in parts for part in ast.walk(outer))
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
-    """Yield changes that run all experts, so that no number of an expert leaves the device."""
+    """Yield changes that run all experts, so that no expert's index leaves the device."""
     site = site_of(problem)
     function = site.function if site is not None else None
     if site is None or function is None:
@@ -101,7 +101,7 @@ def _called_name(node: ast.AST) -> str:
 
 
 def _number_in_python(loop: ast.For) -> ast.Name | None:
-    """Return the name that the first statement of a loop gives to the loop's number: ``i`` in ``i = int(e.item())``."""
+    """Return the name that the first statement of a loop gives to the index: ``i`` in ``i = int(e.item())``."""
     first = loop.body[0]
     if not isinstance(first, ast.Assign) or len(first.targets) != 1 or not isinstance(first.targets[0], ast.Name):
         return None
@@ -113,7 +113,7 @@ def _number_in_python(loop: ast.For) -> ast.Name | None:
 
 
 def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
-    """Return the list from which the loop's number selects a module; ``None`` if there is none."""
+    """Return the list from which the loop's index selects a module; ``None`` if there is none."""
     calls = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     called_names = {function.id for function in calls if isinstance(function, ast.Name)}
     selected = [function for function in calls if isinstance(function, ast.Subscript)]
@@ -158,7 +158,7 @@ def _is_shortcut(statement: ast.stmt) -> bool:
 
 
 def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
-    """Return splices that replace the tensor with the number in a body; ``None`` if the body needs the tensor."""
+    """Return splices that replace the tensor with the index in a body; ``None`` if the body needs the tensor."""
     draft = site.draft
     tensor, number = expert_loop.names[0], expert_loop.names[-1]
     splices: list[Splice] = []
@@ -185,7 +185,7 @@ def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) ->
 
 
 def _has_rows(numbers: ast.expr) -> bool:
-    """Return whether an item of the numbers is a tensor with one element, not a number: a row of ``nonzero()``."""
+    """Return whether the loop's items are tensors with one element, not numbers: rows of ``nonzero()``."""
     names = {_called_name(node) for node in ast.walk(numbers)}
     return "nonzero" in names and not names & _FLATTENING_METHODS and isinstance(numbers, ast.Call)
 

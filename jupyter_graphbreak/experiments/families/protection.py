@@ -354,7 +354,7 @@ def _allows_none(annotation: ast.expr | None) -> bool:
 
 
 def _needs_value(parent: ast.AST | None, part: ast.expr) -> bool:
-    """Return whether an expression raises if a part of it is ``None``."""
+    """Return whether an expression is likely to raise if a part of it is ``None``."""
     match parent:
         case ast.Compare():
             return not any(isinstance(op, _COMPARISONS_WITH_NONE) for op in parent.ops)

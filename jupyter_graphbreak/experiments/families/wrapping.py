@@ -180,7 +180,7 @@ def _compile_removal(draft: Draft, call: ast.Call, compiled_names: _CompiledName
 
 
 def _can_move_options(draft: Draft, sites: Sequence[ast.Call], line: int) -> bool:
-    """Return whether all sites have the same options, whose names are bound before a line at the top level."""
+    """Return whether all call sites have the same options, without names that the file first binds after a line."""
     read = {name for call in sites for keyword in call.keywords for name in names_read(keyword.value)}
 
     def defined(statements: list[ast.stmt]) -> set[str]:

@@ -197,12 +197,12 @@ class EntrySearch:
             if key in tried_keys or len(tried_keys) >= _MAX_CANDIDATES:
                 continue
             tried_keys.add(key)
-            if self._is_no_better(candidate) or (is_right and not change.texts):
+            if self._is_weaker_mark(candidate) or (is_right and not change.texts):
                 continue
             if time.monotonic() + trials.seconds / 2 > end and self._finished_trials:
                 break
             self._on_status(candidate.title)
-            trial = self._with_doubts(trials.run(candidate))
+            trial = self._with_caveats(trials.run(candidate))
             self._finished_trials.append((trial, change))
             if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= right_compilations):
                 is_right = True
@@ -215,7 +215,7 @@ class EntrySearch:
                 pending.appendleft(adjusted)
         return is_right
 
-    def _with_doubts(self, trial: CandidateTrial) -> CandidateTrial:
+    def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
         """Add the items that a change needs, and the numbers that it leaves as tensors, to the reason of its trial.
 
         Code that no trial runs may read these numbers; the reason names an example.
@@ -283,7 +283,7 @@ class EntrySearch:
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
             apply = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
-            trial = self._with_doubts(trials.run(best.candidate, apply))
+            trial = self._with_caveats(trials.run(best.candidate, apply))
             if trial.verdict == "works" and proposal.assumptions:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
@@ -332,12 +332,12 @@ class EntrySearch:
         if joined is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
-        trial = self._with_doubts(self._trials.run(best.candidate, apply))
+        trial = self._with_caveats(self._trials.run(best.candidate, apply))
         if trial.verdict not in WORKING:
             return None
-        return CombinedRemedy(remedy, trial.no_better_than(remedy), joined)
+        return CombinedRemedy(remedy, trial.combined_with(remedy), joined)
 
-    def _is_no_better(self, candidate: RecompileCandidate) -> bool:
+    def _is_weaker_mark(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker form of a mark that works."""
         return any(
             trial.verdict in WORKING

@@ -51,7 +51,7 @@ _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
-#: The maximum number of calls with sizes around constants of the code, and the largest such size that is always tried.
+#: The maximum number of calls with sizes near constants in the code, and the largest such size that is always tried.
 _MAX_AROUND_CONSTANTS = 4
 _MAX_CONSTANT_SIZE = 128
 #: The maximum number of numbers that get edge values.
@@ -114,7 +114,7 @@ class CandidateTrial:
             return 1 << 30
         return evidence.compilations_after + (evidence.unseen.compilations if evidence.unseen is not None else 0)
 
-    def no_better_than(self, remedy: Remedy) -> CandidateTrial:
+    def combined_with(self, remedy: Remedy) -> CandidateTrial:
         """Return this result of a trial combined with a remedy: the worse of the two verdicts, and all differences."""
         return replace(
             self,

@@ -112,7 +112,7 @@ def _prepared_call(change: Change, application: Application, subject: Subject) -
 
 
 def _with_switches(entry: Entry, change: Change) -> Subject:
-    """Return a copy of an entry with the switches of a change set: each run starts from that state."""
+    """Return a copy of an entry after running the switches of a change; each run starts from that state."""
     subject = Subject(entry.call, entry.arguments)
     for switch in (libraries := library_switches(change)):
         exec(switch.code or "", {})  # noqa: S102 - a switch

@@ -108,8 +108,8 @@ _KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
 _NAN = " nan"
 #: Words in conditions about sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
-#: The edge inputs for which a program is compiled: ``some``, or ``many`` if it differs only when compiled, and then
-#: also inputs with ``truth values`` in place of numbers and tensors of ``other kinds``.
+#: The edge inputs for which a program is compiled: ``some``; ``many`` for a change that shows only when compiled, which
+#: also gets inputs with ``truth values`` in place of numbers, and with tensors of ``other kinds``.
 EdgeCaseChoice = Literal["some", "many", "truth values", "other kinds"]
 #: A condition, and the change of the program to whose text the condition's position refers.
 WatchedCondition = tuple[Change, "Condition"]
@@ -310,9 +310,9 @@ class Original:
 
             def sides_taken(case: ReferenceCase) -> set[tuple[int, bool | None]]:
                 if not needs_backward:  # a condition may be part of a backward pass
-                    without = sides_in_run(case, runs_backward=False)
+                    sides_without_backward = sides_in_run(case, runs_backward=False)
                     taken = sides_in_run(case, runs_backward=True)
-                    needs_backward.append(taken != without)
+                    needs_backward.append(taken != sides_without_backward)
                     return taken
                 return sides_in_run(case, runs_backward=needs_backward[0])
 
@@ -338,11 +338,11 @@ def _empty_tensors(arguments: Arguments) -> int:
 def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
     """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
 
-    If it also refuses the same values without that kind of tensors, the kind is not the reason.
-    Two kinds of refusal do not show this: a change may decide differently for which values they happen. If the function
-    tests whether several elements are true, ``torch.where`` would return a result for them. If an in-place
-    operation cannot store its result, as in ``x += 0.5`` for integers, a change that always runs it fails.
-    If the code itself refuses sizes that do not fit, a change must not let an operation refuse them first.
+    If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
+    do not show that the function is not meant for such tensors, and a change must keep them: a test of several
+    elements, for which ``torch.where`` would return a result; an in-place operation that cannot store its result, such
+    as ``x += 0.5`` for integers, in a branch that a change would always run; and a check of sizes in the code itself,
+    if a change would let an operation fail first.
     """
     refused_of_first_kind = {
         case.input.example.what for case in cases if not case.input.other_kind and case.expected.raised is not None

@@ -133,8 +133,8 @@ class Search:
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
-        is_inside_tried = is_hopeless or self._usually_needs_a_part()
-        if is_inside_tried:  # there may be no time left for it later
+        has_tried_inside = is_hopeless or self._usually_needs_a_part()
+        if has_tried_inside:  # there may be no time left for it later
             self._compile_inside(self.deadline if is_hopeless else start_s + _SHARE_OF_PART_FIRST * total_s)
         # Nothing else is tried for the breaks that a training step should leave outside the compiled part.
         best_candidates = self._best_of_training_step()
@@ -147,8 +147,8 @@ class Search:
         # A result that differs, or also needs an edit, counts only for breaks without a better candidate.
         if settings_candidate is not None and _is_sufficient(settings_candidate):
             best_candidates = settings_by_break | best_candidates
-        if not is_inside_tried and len(self._unfixed()) >= _MANY_UNREMOVED:
-            is_inside_tried = True
+        if not has_tried_inside and len(self._unfixed()) >= _MANY_UNREMOVED:
+            has_tried_inside = True
             now_s = time.monotonic()
             self._compile_inside(now_s + _SHARE_OF_PART_IF_MANY * (self.deadline - now_s))
         self._search_each_break(best_candidates)
@@ -161,7 +161,7 @@ class Search:
         self._phase_end = start_s + _SHARE_OF_COMBINING * total_s
         best_ids = set(map(id, best_candidates.values()))
         self._combine([candidate for candidate in self.candidates if id(candidate) in best_ids])
-        if not is_inside_tried:
+        if not has_tried_inside:
             self._compile_inside(self.deadline)
         self.candidates = _without_needless_steps(self.candidates)
         return self.candidates
@@ -483,7 +483,7 @@ class Search:
                 self.on_status(f"{proposal.title} at {_place_text(target)} as well")
                 now_watched = (*watched_conditions, *((result.change, condition) for condition in proposal.conditions))
                 next_result = self._run_trial(change, goals, now_watched)
-                if _is_progress(next_result, result, target):
+                if _removes_more_breaks(next_result, result, target):
                     return next_result, proposal, now_watched
                 self._useless_steps.add(key)
         return None
@@ -562,8 +562,8 @@ def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
     return [step for step in steps if not any(name.endswith(_RISKY_SETTING) for name in step.settings)]
 
 
-def _is_progress(result: TrialResult, before: TrialResult, target: Break) -> bool:
-    """Return whether a further step removes breaks from a changed program."""
+def _removes_more_breaks(result: TrialResult, before: TrialResult, target: Break) -> bool:
+    """Return whether a further step removes its target, or leaves fewer breaks than before."""
     if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
     is_removed = cause_of(target) not in map(cause_of, result.report.breaks)

@@ -16,8 +16,8 @@ import torch
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.processes import ScriptRunner, run_alone
-from jupyter_graphbreak.experiments.reproducer.reduction import reduced
-from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, spaced
+from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
+from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script, script_text
 from jupyter_graphbreak.experiments.reproducer.script import ScriptVariant, script_for
 from jupyter_graphbreak.experiments.reproducer.target import CHECK, ERROR, first_line, target_of
 from jupyter_graphbreak.report.reproducer import Reproducer
@@ -92,7 +92,7 @@ def reproduce(
         if script is None:
             return Reproducer(ident, target.title, reason=search.reason, seconds=_seconds_since(start))
         tree, step_count = search.reduce(script, start + _SHARE_OF_REDUCTION * limit_s)
-        text = spaced(tree)
+        text = script_text(tree)
         if redacted:
             redacted_text = search.redact(tree, script)
             if redacted_text is None:
@@ -113,7 +113,7 @@ def _run_final_script(
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
     is_shown = target.is_shown_by(final_run.report, script.renamed, is_lenient=redacted)
-    # The trace lacks some findings.
+    # The trace lacks some findings, which only the output shows.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
         reason = "The script reproduces the finding in a process with PyTorch loaded, but not alone."
@@ -161,7 +161,7 @@ class _ScriptSearch:
         if not is_lenient and not all(line in text for line in script.required):
             return False
         report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
-        if report is not None and self._ends_alike(report):
+        if report is not None and self._raises_nothing_new(report):
             if self._target.is_shown_by(report, script.renamed, is_lenient=is_lenient):
                 return True
             if report.error is None:
@@ -177,7 +177,7 @@ class _ScriptSearch:
             self.reason = f"A script with the same code raises {report.error.type}: {first_line(report.error.message)}"
         return False
 
-    def _ends_alike(self, report: Report) -> bool:
+    def _raises_nothing_new(self, report: Report) -> bool:
         """Return whether a script raises nothing that the run did not raise."""
         error_of_run = self._report.error
         is_expected = self._target.kind in {ERROR, CHECK} or self._target.is_error
@@ -192,7 +192,7 @@ class _ScriptSearch:
             self._on_status(f"reducing the script, {len(text.splitlines())} lines")
             return self._shows(text, script)
 
-        return reduced(script.tree, shows, lambda: time.monotonic() > end)
+        return reduce_script(script.tree, shows, lambda: time.monotonic() > end)
 
     def redact(self, tree: ast.Module, script: Script) -> str | None:
         """Return the script without the program's names and texts; ``None`` if it then shows something else."""

@@ -127,10 +127,10 @@ def _answer_of_new_process(script: str, limit_s: float) -> str:
 
 
 def _parse_answer(answer: str) -> tuple[Report | None, str]:
-    found: dict[str, Any] = json.loads(answer) if answer else {}
-    if "report" in found:
-        return Report.from_json(found["report"]), ""
-    return None, str(found.get("reason", ""))
+    outcome: dict[str, Any] = json.loads(answer) if answer else {}
+    if "report" in outcome:
+        return Report.from_json(outcome["report"]), ""
+    return None, str(outcome.get("reason", ""))
 
 
 def run_alone(script: str, seconds: float) -> FinalRun:

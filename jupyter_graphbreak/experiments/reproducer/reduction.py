@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 _BLOCK_FIELDS = ("body", "orelse", "finalbody")
 
 
-def reduced(tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]) -> tuple[ast.Module, int]:
+def reduce_script(
+    tree: ast.Module, shows: Callable[[str], bool], is_time_up: Callable[[], bool]
+) -> tuple[ast.Module, int]:
     """Return the smallest script found, and the number of reduction steps.
 
     Parameters

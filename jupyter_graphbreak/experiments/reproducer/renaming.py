@@ -111,7 +111,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
         return node
 
 
-def spaced(tree: ast.Module) -> str:
+def script_text(tree: ast.Module) -> str:
     """Return the text of a script, with a blank line around definitions and after imports."""
     text, kind_before = "", ""
     for statement in tree.body:
@@ -153,7 +153,7 @@ def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
                 node.name = names.get(name, name)
     if not keeps_texts:
         _StringReplacer(names | attributes).visit(changed_tree)
-    return spaced(ast.fix_missing_locations(changed_tree))
+    return script_text(ast.fix_missing_locations(changed_tree))
 
 
 def _own_names(tree: ast.Module) -> tuple[dict[str, str], dict[str, str]]:

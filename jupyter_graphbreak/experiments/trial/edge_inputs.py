@@ -93,7 +93,7 @@ _OPTIONAL_NUMBERS = (2.0, 0.0)
 _MAX_OPTIONAL = 3
 #: The number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING_TENSORS = 3
-#: The maximum number of constants of the code that fill tensors or become lengths, and of tables whose lengths do.
+#: The maximum number of constants in the code that fill tensors or become lengths, and of tables whose lengths do.
 _MAX_NUMBERS_OF_CODE = 8
 _MAX_TABLES = 4
 #: The largest length from the code, as a number and as a multiple of the given one, and the maximum number of elements
@@ -463,7 +463,7 @@ def _length_changes(first: Arguments, only_length: int | None = None) -> Iterato
 
 
 def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, Arguments]]:
-    """Yield tensors filled with a number of the code, whose difference from the number is zero."""
+    """Yield arguments with tensors filled with a number from the code: differences from the number are then zero."""
     may_be_indices = indices_test(first, fn)
     for number in numbers_in_own_code(first, fn)[:_MAX_NUMBERS_OF_CODE]:
         change = functools.partial(filled_with, number=number)

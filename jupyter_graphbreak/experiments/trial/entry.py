@@ -184,10 +184,10 @@ class KeptEntries:
         if isinstance(copy_or_reason, str):
             self.left_out.append(copy_or_reason)
             return
-        copy, assigned = copy_or_reason
+        copy, changeable_parts = copy_or_reason
         entry = replace(copy, frame=entered.frame, callable_id=entered.callable_id, reuses=entered.reuses)
         self.entries.append(entry)
-        self._states.append((get_ident(), entry, ProcessState(assigned)))
+        self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
         self._keys.append((entry, key_of(entered.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
@@ -207,7 +207,7 @@ class KeptEntries:
             name, None, subject.call, subject.arguments or arguments, *original.compile_arguments, modes=original.modes,
             twins=tuple(memory.twins), kept_names=subject.kept_names(), weakly_referenced=subject.weakly_referenced(),
         )  # fmt: skip
-        return copy, subject.assigned
+        return copy, subject.changeable_parts
 
     @looking_at_tensors()
     def note_start(self, started: StartedCall) -> None:

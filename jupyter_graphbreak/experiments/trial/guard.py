@@ -59,14 +59,14 @@ class _EffectGuard:
 
 
 @contextlib.contextmanager
-def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]:
+def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterator[None]:
     """Stop the code in the context before it has an effect outside its copies, and restore the process's state.
 
     Parameters
     ----------
     *calls : callable
         The callables that run; their code is searched for the line that changes the state of the process.
-    assigned : iterable of LibraryPart
+    changeable_parts : iterable of LibraryPart
         The parts of packages that the callables may change.
 
     Raises
@@ -83,7 +83,7 @@ def guarded(*calls: Any, assigned: Iterable[LibraryPart] = ()) -> Iterator[None]
         UNAUDITED.installed(),
         REFUSABLE.installed(),
     ):
-        state_before = ProcessState(assigned)
+        state_before = ProcessState(changeable_parts)
         try:
             with listen(guard):
                 yield

@@ -97,7 +97,7 @@ def _replacement(name: str, stream: Any) -> _ThreadStream:
 
 @contextlib.contextmanager
 def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
-    """Redirect the output of this thread to the standard streams while the context is open."""
+    """Redirect what this thread writes to the standard streams while the context is open."""
     targets = {"stdout": out, "stderr": err, "__stdout__": out, "__stderr__": err}
     thread = get_ident()
     with _streams_lock:

@@ -167,7 +167,7 @@ def run(
         subject.activated(),
         preserve_modes(),
         capture_effects(subject.handlers, subject.filters) as effects,
-        guarded(subject.call, program, assigned=subject.assigned),
+        guarded(subject.call, program, changeable_parts=subject.changeable_parts),
     ):
         seed_all(seed)
         with looking_at_tensors():

@@ -49,7 +49,7 @@ from jupyter_graphbreak.experiments.trial.state_parts import (
     logging_parts,
     restore_attributes,
 )
-from jupyter_graphbreak.recording.steady import DEFERRED
+from jupyter_graphbreak.recording.exit_stack import DEFERRED
 from jupyter_graphbreak.recording.targets import own_codes
 from jupyter_graphbreak.records.records import StackEntry
 
@@ -68,13 +68,13 @@ class ProcessState:
 
     Parameters
     ----------
-    assigned : iterable of LibraryPart
+    changeable_parts : iterable of LibraryPart
         Parts of packages to include, because the code that will run names them.
     """
 
-    def __init__(self, assigned: Iterable[LibraryPart] = ()) -> None:
+    def __init__(self, changeable_parts: Iterable[LibraryPart] = ()) -> None:
         loaded = (sys.modules.get(name) for name in _OPTIONAL_MODULES)
-        self._parts = [*_cached_parts(len(sys.modules), *loaded), *map(_library_part, assigned)]
+        self._parts = [*_cached_parts(len(sys.modules), *loaded), *map(_library_part, changeable_parts)]
         self._values = [_read(part) for part in self._parts]
 
     def changes(self) -> list[StateChange]:
@@ -496,7 +496,7 @@ def find_changing_line(
     return None
 
 
-#: The number of seconds between two looks at a thread that may wait for a lock.
+#: The number of seconds between two checks of a thread that may wait for a lock.
 _WATCH_INTERVAL_S = 0.5
 _LOCK_LEFT_LOCKED = StateChange("leaves a lock locked", frozenset({"acquire", "__enter__"}))
 

@@ -36,7 +36,7 @@ _MAX_SECONDS = 2.0
 _MAX_SEEDS, _MAX_SECONDS_FOR_SEEDS = 24, 0.5
 #: A function whose call takes this many seconds of processor time is slow: it gets smaller inputs and fewer calls.
 _SLOW_S = 0.05
-#: The maximum number of sizes of the first input's dimensions for which a smaller size is tried.
+#: The maximum number of sizes of the first input that shrink.
 _MAX_SHRUNK = 3
 #: The smallest size to which a dimension shrinks, and the smallest size that is worth shrinking.
 _MIN_SIZE = 2

@@ -82,7 +82,7 @@ class Subject:
     uncopied_descriptions : list of str
         Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
         each run.
-    assigned : list of LibraryPart
+    changeable_parts : list of LibraryPart
         The parts of packages that the code may change, judging by the names in the code.
     """
 
@@ -121,7 +121,7 @@ class Subject:
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()
         self._uncopied = UncopiedCode(copier, kept_names.values, roots, copies)
-        self.assigned = self._uncopied.assigned
+        self.changeable_parts = self._uncopied.changeable_parts
         if memory_provider is not None:
             return
         self._values = [(place, value_to_save(place.read())) for place in self._places]

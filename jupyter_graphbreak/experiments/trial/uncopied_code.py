@@ -86,7 +86,7 @@ class UncopiedCode:
 
     Attributes
     ----------
-    assigned : list of LibraryPart
+    changeable_parts : list of LibraryPart
         The parts of packages that the code may change, judging by the names in the code.
     """
 
@@ -96,7 +96,7 @@ class UncopiedCode:
         self._copier = copier
         self._places = copier.places
         self._kept_values = kept_values
-        self.assigned: list[LibraryPart] = []
+        self.changeable_parts: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
         self._entered = 0
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
@@ -214,7 +214,7 @@ class UncopiedCode:
                 swapped_keys |= swapped
         self._swap_parts(user_functions, are_changed=assigns_attributes)
         self._swap_assigned(assigned, swapped_keys)
-        self.assigned += library_parts(user_functions)
+        self.changeable_parts += library_parts(user_functions)
         self._swap_attached_data(loggers.values())
 
     def _swap_variables(
@@ -303,7 +303,7 @@ class UncopiedCode:
         """Swap the attributes that code assigns to, unless they are swapped already."""
         for (_, name), owner in assigned.items():
             if is_library_owner(owner):
-                self.assigned.append(LibraryAttribute(owner, name))
+                self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
                 place = attribute_place(owner, name)
                 value = place.read()

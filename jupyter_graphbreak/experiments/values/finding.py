@@ -110,21 +110,21 @@ def values_of_entry(
     locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
     in_graphs = {_line_of(operation) for operation in operations.values()}
 
-    def of_graph(key: Any) -> _Operation:
+    def graph_operation(key: Any) -> _Operation:
         return operations.get(key, _Operation(None, key.name, None))
 
-    def of_eager(key: Any) -> _Operation:
+    def eager_operation(key: Any) -> _Operation:
         location = locate([key.place])
         return _Operation(replace(location, code=None) if location is not None else None, key.op, None)
 
     eager_results = next((counts for counts in results if counts.by == "eager"), None)
     is_known = eager_results is not None and eager_results.raised is None
-    in_graphs_values = [(of_graph(key), value) for key, value in recorded.values.items()]
-    outside = [(of_eager(key), value) for key, value in eager.values.items()]
+    in_graphs_values = [(graph_operation(key), value) for key, value in recorded.values.items()]
+    outside = [(eager_operation(key), value) for key, value in eager.values.items()]
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(outside)))}
     outside = [(operation, value) for operation, value in outside if _line_of(operation) not in in_graphs]
-    origins = [(of_graph(origin.key), origin) for origin in recorded.origins.values()]
-    eager_origins = [(of_eager(origin.key), origin) for origin in eager.origins.values()]
+    origins = [(graph_operation(origin.key), origin) for origin in recorded.origins.values()]
+    eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
     origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in in_graphs]
     line_values, left_out = _values_to_list([*in_graphs_values, *outside], order, correspondence.run, lines)
     values = EntryValues(
@@ -167,7 +167,7 @@ def _nonfinite_counts(
     raised = None
     results: list[torch.Tensor] = []
     gradients: list[torch.Tensor | None] = []
-    with subject.activated(), guarded(subject.call, assigned=subject.assigned):
+    with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
         try:
             value = program(*arguments.args, **arguments.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]

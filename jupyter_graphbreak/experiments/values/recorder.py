@@ -128,7 +128,7 @@ class ValueRecorder:
         before: Presence,
         execution: int,
     ) -> None:
-        # A division of Inf by Inf makes NaN: only a new kind counts.
+        # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if they are finite.
         if value_range.nan and not before.nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)

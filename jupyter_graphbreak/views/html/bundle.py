@@ -122,7 +122,7 @@ def notebook_copy(report: Report) -> Report:
 def _without_repeated_stacks(report: Report) -> Report:
     """Leave out the stacks of occurrences that go through the same lines as the stack of their break.
 
-    PyTorch knows the columns of fewer calls, the further in a frame is that reports a break.
+    Columns are not compared: the deeper the frame that reports a break, the fewer columns of calls PyTorch knows.
     """
     return _with_stacks(
         report,

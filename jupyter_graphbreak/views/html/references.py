@@ -18,7 +18,7 @@ from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.views.html.highlight import escaped
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors
 from jupyter_graphbreak.views.words.paths import decision_place
-from jupyter_graphbreak.views.words.where import function_of
+from jupyter_graphbreak.views.words.places import function_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

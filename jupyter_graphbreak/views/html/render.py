@@ -29,12 +29,12 @@ from jupyter_graphbreak.views.words import (
     guidance,
     paths,
     permission,
+    places,
     reason,
     recompilation,
     remedies,
     reproducers,
     verdict,
-    where,
 )
 from jupyter_graphbreak.views.words.bounds import bounded
 from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_of, details, legend
@@ -124,7 +124,7 @@ _WORDS = {
     "guidance_words": guidance,
     "path_words": paths,
     "permission_words": permission,
-    "place_words": where,
+    "place_words": places,
     "reason_words": reason,
     "recompile_words": recompilation,
     "remedy_words": remedies,

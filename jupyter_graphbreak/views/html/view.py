@@ -28,13 +28,13 @@ from jupyter_graphbreak.views.words.groups import (
 )
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import ordered_paths
+from jupyter_graphbreak.views.words.places import StackNode, stack_tree
 from jupyter_graphbreak.views.words.plain_text import counted, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
     listed_recompilations,
 )
 from jupyter_graphbreak.views.words.verdict import RunVerdict, figures, verdict
-from jupyter_graphbreak.views.words.where import StackNode, stack_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -543,7 +543,7 @@ class _CourseBuilder:
         for ident in frame.breaks:
             if self._frame_by_break.get(ident) == frame.id:
                 yield RunStep("break", frame=frame, number=self._numbers.get(ident))
-            # Functions that Dynamo never traced run eagerly from the first frame that meets the break.
+            # Functions that Dynamo never traced are listed after the first frame that meets the break.
             yield from (RunStep("eager", skipped=skipped) for skipped in self._eager_of_break.pop(ident, ()))
         if frame.outcome == "error":
             yield RunStep("error", frame=frame)

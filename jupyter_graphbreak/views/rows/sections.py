@@ -25,6 +25,7 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
 from jupyter_graphbreak.views.words.paths import decision_place, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
+from jupyter_graphbreak.views.words.places import brief_code, place, without_function
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -53,7 +54,6 @@ from jupyter_graphbreak.views.words.values import (
     values_sentences,
 )
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict, why_untried
-from jupyter_graphbreak.views.words.where import brief_code, place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place, without_function
 from jupyter_graphbreak.views.words.plain_text import joined
-from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,8 +11,8 @@ from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.places import function_of, place, without_function
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined, one_line
-from jupyter_graphbreak.views.words.where import function_of, place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -448,7 +448,7 @@ def restoring_sentences(check: Check) -> list[str]:
 
 
 def check_sentence(report: Report, check: Check) -> str:
-    """Return whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
+    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"

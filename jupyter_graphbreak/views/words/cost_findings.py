@@ -11,9 +11,9 @@ from jupyter_graphbreak.knowledge.cache_bypasses import cache_bypass
 from jupyter_graphbreak.report.cost import are_apart
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
+from jupyter_graphbreak.views.words.places import place, without_function
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
 from jupyter_graphbreak.views.words.recompilation import failed_guards, guard_lines
-from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -339,16 +339,16 @@ def _memory_finding(report: Report, memory: MemoryCost) -> Iterator[CostFinding]
         sentence += f" for the backward pass{_line_with_most_text(report, by_line)}"
         eager_text = memory_text(eager_saved_bytes) if eager_saved_bytes else "none"
         sentence += f" (eager {eager_text}{_line_with_most_text(report, eager_by_line)})"
-    yield CostFinding(sentence, share, _line_with_most(by_line) or _line_with_most(eager_by_line))
+    yield CostFinding(sentence, share, _line_with_most_memory(by_line) or _line_with_most_memory(eager_by_line))
 
 
 def _line_with_most_text(report: Report, by_line: Mapping[Location, int]) -> str:
     """Name the line that keeps the most memory: ", most at line 7: 12.0 MiB"; empty if none does."""
-    line = _line_with_most(by_line)
+    line = _line_with_most_memory(by_line)
     return f", most at {place(report, without_function(line))}: {memory_text(by_line[line])}" if line else ""
 
 
-def _line_with_most(by_line: Mapping[Location, int]) -> Location | None:
+def _line_with_most_memory(by_line: Mapping[Location, int]) -> Location | None:
     line = max(by_line, key=by_line.__getitem__, default=None)
     return line if line is not None and by_line[line] else None
 

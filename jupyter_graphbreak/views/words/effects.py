@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import counted, one_line
-from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Effect, Report

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import duration, one_line
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import recompilations
-from jupyter_graphbreak.views.words.where import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.report.schema import Advice
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
+from jupyter_graphbreak.views.words.places import function_of
 from jupyter_graphbreak.views.words.plain_text import counted
-from jupyter_graphbreak.views.words.where import function_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

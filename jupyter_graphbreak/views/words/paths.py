@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words.per_report import per_report
+from jupyter_graphbreak.views.words.places import is_of_library, place
 from jupyter_graphbreak.views.words.plain_text import number_list, one_line
-from jupyter_graphbreak.views.words.where import is_of_library, place
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
-from jupyter_graphbreak.views.words.where import place, without_function
+from jupyter_graphbreak.views.words.places import place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report, Scope, Setting
@@ -19,7 +19,7 @@ _MAY_STILL_FAIL = "of breaking; Python code that needs the value, such as a bran
 
 
 def permission(report: Report, break_: Break) -> str:
-    """Return whether a break was allowed, and by which setting: "allowed by error_on_graph_break(False), line 13"."""
+    """Describe whether a break was allowed, and by what: "allowed by error_on_graph_break(False), line 13"."""
     if break_.setting is not None:
         if break_.outcome == "error" and not break_.setting.value:
             return "an error, although breaks are allowed"
@@ -28,7 +28,7 @@ def permission(report: Report, break_: Break) -> str:
 
 
 def scope_label(scope: Scope) -> str:
-    """Return whether a scope allows breaks."""
+    """Return the effect of a scope: "breaks are errors" or "breaks allowed"."""
     return "breaks are errors" if scope.value else "breaks allowed"
 
 

@@ -18,15 +18,15 @@ from jupyter_graphbreak.report.guards import (
 from jupyter_graphbreak.report.remedies import NO_TIME_AT_ALL
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.per_report import per_report
-from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
-from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
-from jupyter_graphbreak.views.words.where import (
+from jupyter_graphbreak.views.words.places import (
     function_of,
     is_of_library,
     is_wrapper_of_torch,
     place,
     without_function,
 )
+from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_text
+from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.views.words import lookup
+from jupyter_graphbreak.views.words.places import place, without_function
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, one_line
-from jupyter_graphbreak.views.words.where import place, without_function
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
@@ -38,7 +38,7 @@ def values_sentences(report: Report, values: EntryValues) -> list[tuple[str, boo
     ]
     if any(line.backward is not None for line in values.lines):
         begin = f"Unless {name} runs a backward pass itself, gradients begin at its result"
-        loss = "a single number is the loss, and of more numbers a weighted sum"
+        loss = "the loss is the result if that is a single number, otherwise a weighted sum of its numbers"
         sentences.append((f"{begin}: {loss}", False, None))
     if values.call > 1:
         call = f"The values are those of call {values.call} of {values.calls} calls of {name}"
@@ -139,7 +139,7 @@ def _results_of_backend(values: EntryValues) -> list[tuple[str, bool]]:
     if kinds_of_backend:
         return [(f"The code of {name} gives {and_list(kinds_of_backend)} as well", True)]
     if kinds_of_operations:
-        no_non_finite = f"The code of {name} gives neither NaN nor Inf in the results and the gradients of the inputs"
+        no_non_finite = f"The code of {name} gives neither NaN nor Inf in the results or the gradients of the inputs"
         return [(f"{no_non_finite}: it may keep more digits between operations than separate operations do", False)]
     return []
 

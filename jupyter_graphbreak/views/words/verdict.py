@@ -17,6 +17,7 @@ from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import break_groups, cost_of_all, numbers_of, text_of_several_causes
 from jupyter_graphbreak.views.words.guidance import guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, ordered_breaks
+from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place
 from jupyter_graphbreak.views.words.plain_text import and_list, counted, duration, one_line, times_text
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -27,7 +28,6 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompilations,
 )
 from jupyter_graphbreak.views.words.remedies import breaks_left_by_interrupt, compatible_remedies, target_of
-from jupyter_graphbreak.views.words.where import function_of, is_wrapper_of_torch, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -31,8 +31,9 @@ def test_advice_for_a_loop_does_not_promise_too_much() -> None:
     loop = Reason("GB7000", "graph break in loop")
     (step,) = advise(Cause("Call to `torch._dynamo.graph_break()`", "GB0025"), loop)
     assert step.text == (
-        "or move the loop's body into its own function: it is then compiled, up to the break and after it, and only "
-        "the loop runs eagerly; moving the loop into its own function keeps the code around it compiled"
+        "or move the loop's body into its own function: the body is then compiled, up to the break and after it, and "
+        "only the loop itself runs eagerly; to keep the code around the loop compiled, move the loop into its own "
+        "function as well"
     )
 
 

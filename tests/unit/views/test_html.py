@@ -23,7 +23,7 @@ from jupyter_graphbreak.views.html.environment import style_sheet
 from jupyter_graphbreak.views.html.highlight import marked_code, token_runs, visible
 from jupyter_graphbreak.views.html.job import render_job_html
 from jupyter_graphbreak.views.html.render import render_html, render_rest
-from jupyter_graphbreak.views.words.where import stack_tree
+from jupyter_graphbreak.views.words.places import stack_tree
 from tests.support.sample_reports import (
     FOLDER,
     HOSTILE,

@@ -38,6 +38,7 @@ from jupyter_graphbreak.views.words.guidance import cost_of, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
+from jupyter_graphbreak.views.words.places import brief_code, place
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
@@ -46,7 +47,6 @@ from jupyter_graphbreak.views.words.recompilation import (
     recompilations,
 )
 from jupyter_graphbreak.views.words.verdict import verdict
-from jupyter_graphbreak.views.words.where import brief_code, place
 from tests.support.sample_reports import big, no_breaks, two_breaks
 
 

@@ -11,7 +11,7 @@ import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
-from jupyter_graphbreak.experiments.reproducer.reduction import reduced
+from jupyter_graphbreak.experiments.reproducer.reduction import reduce_script
 from jupyter_graphbreak.experiments.reproducer.renaming import redacted_script
 from jupyter_graphbreak.experiments.reproducer.target import first_line, guard_kind, idents_of, target_of
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
@@ -109,7 +109,7 @@ def test_reduction_keeps_only_the_lines_that_reproduce_the_finding() -> None:
     def shows(text: str) -> bool:
         return "print(" in text and "compiled(" in text.replace("compiled = ", "") and "torch.compile(f)" in text
 
-    tree, steps = reduced(ast.parse(PROGRAM), shows, lambda: False)
+    tree, steps = reduce_script(ast.parse(PROGRAM), shows, lambda: False)
     text = ast.unparse(tree)
     assert steps > 3
     assert "helper" not in text
@@ -120,8 +120,8 @@ def test_reduction_keeps_only_the_lines_that_reproduce_the_finding() -> None:
 
 def test_reduction_stops_when_time_is_up_and_keeps_the_condition_of_an_error() -> None:
     tree = ast.parse("def f(x):\n    if x > 1:\n        raise ValueError('no')\n    return x\nf(2)")
-    assert reduced(tree, lambda _: True, lambda: True) == (tree, 0)
-    found, _ = reduced(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
+    assert reduce_script(tree, lambda _: True, lambda: True) == (tree, 0)
+    found, _ = reduce_script(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
     assert "if x > 1:" in ast.unparse(found)
 
 
@@ -222,7 +222,7 @@ def test_closures_of_one_function_stay_separate() -> None:
 
 def test_options_of_torch_compile_are_left_out_and_its_backend_is_kept() -> None:
     script = "import torch\nfrom own import f\ncompiled = torch.compile(f, backend='eager'"
-    found, _ = reduced(
+    found, _ = reduce_script(
         ast.parse(f"{script}, options={{'a': 1}})"),
         lambda text: "torch.compile(f" in text and "backend=" in text,
         lambda: False,

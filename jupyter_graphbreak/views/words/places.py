@@ -88,7 +88,7 @@ def function_of(report: Report, location: Location) -> str:
 
 
 def brief_code(code: str | None) -> str:
-    """Return an expression on one line, shortened with an ellipsis if it is long."""
+    """Return the first informative line of an expression, with an ellipsis if more lines follow."""
     lines = (code or "").split("\n", _MAX_CODE_LINES)[:_MAX_CODE_LINES]
     shown = lines[0].strip()
     # A bracket alone is not informative, with or without a keyword before it.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_graphbreak.recording.steady import GuardedExitStack
+from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
 
 
 @contextlib.contextmanager

@@ -671,6 +671,29 @@ Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | onl
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
 auto microbatch size, compiled | cost#out-of-memory-oom-only-when-compiled | search with the uncompiled model
 latency of a server has spikes | compile_time#a-server-compile-before-the-first-request | is a call that compiles
+loss NaN on a Mac, on the CPU and MPS | gpu#apple-s-gpu-mps | compare with `aot_eager`
+compiled training on an M1 is slower than eager | gpu#apple-s-gpu-mps | LAYOUT_OPTIMIZATION=0
+PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft | each layer runs more operations
+two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
+a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
+max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
+a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
+checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
+Your Triton is too new: turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
+every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
+hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
+checkpointing and compile: the recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache(False)
+save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
+tensor 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
+'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
+scipy.fft.dctn: InternalTorchDynamoError, IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial
+int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
+reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
+the metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
+what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
+a policy of a few linear layers does not get faster | libraries#reinforcement-learning-stable-baselines3-torchrl | gains nothing
+wandb.watch with a compiled model | libraries#wandb-tensorboard-mlflow | leave it out
+OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-rate-that-changes | momentum
 """
 
 

@@ -679,19 +679,19 @@ a compiled model builds a 4D attention mask | libraries#transformers | rules out
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
-Your Triton is too new: turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
+Triton is too new: turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
 every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
 hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
-checkpointing and compile: the recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache(False)
+the recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache(False)
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
-tensor 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
+'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
-scipy.fft.dctn: InternalTorchDynamoError, IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial
+scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial
 int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
-the metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
+metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
-a policy of a few linear layers does not get faster | libraries#reinforcement-learning-stable-baselines3-torchrl | gains nothing
+a policy of linear layers is not faster | libraries#reinforcement-learning-stable-baselines3-torchrl | gains nothing
 wandb.watch with a compiled model | libraries#wandb-tensorboard-mlflow | leave it out
 OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-rate-that-changes | momentum
 """

@@ -299,7 +299,7 @@ list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
-dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | compiled a second time
+dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | for the second length
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
 knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
@@ -316,7 +316,7 @@ try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only
 omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton | brew install libomp
 a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton | compute capability
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
-error in backends/distributed.py | training#where-the-graph-is-cut | from that cutting
+error in backends/distributed.py | training#where-the-graph-is-cut | from this cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
@@ -447,8 +447,8 @@ what became of the recompilation profiler? | common_breaks#messages-of-earlier-r
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
-nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | and so is the `self`
-a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is rejected as well
+a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keep
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
 a longer max_new_tokens after the warm-up | where_to_compile#generate | max_cache_len

@@ -299,7 +299,7 @@ list.append(a, 9) breaks | causes/gb0156#json-dumps | called through the class
 key in dict compiles again for each length | causes/recompile-dict-keys | is not None
 fork_rng(devices={0}) | causes/gb0142#set-detect-anomaly-saved-tensors-hooks-save-on-cpu-fork-rng | pass a list
 DDP: is the graph split when I compile inside? | training#where-the-graph-is-cut | in all three
-dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | compiled a second time
+dynamic shapes compile again and again with DDP | training#where-the-graph-is-cut | for the second length
 create_block_mask inside a compiled model breaks | libraries#flex-attention-block-masks | is in the graph in 2.13
 knn_graph in a compiled model | libraries#graph-networks-pyg | make the edges before
 DDP hangs on one kind of GPU | logs#prevent-ranks-from-hanging | NCCL_DEBUG
@@ -316,7 +316,7 @@ try: torch.compile(model) never falls back | errors#go-on-in-the-meantime | only
 omp.h not found on macOS | in_a_notebook#no-gpu-no-compiler-no-triton | brew install libomp
 a GPU too old for Triton | in_a_notebook#no-gpu-no-compiler-no-triton | compute capability
 evaluation on rank 0 hangs the others | training#ddp-distributeddataparallel-compile-inside-or-outside | model.module
-error in backends/distributed.py | training#where-the-graph-is-cut | from that cutting
+error in backends/distributed.py | training#where-the-graph-is-cut | from this cutting
 compile, export or AOTInductor? | compile_time#without-a-compiler-in-production | has no Python
 when is the backward pass compiled? | where_to_compile#the-model | is slow as well
 pad every batch, or recompile? | recompiles#say-at-once-what-varies-dynamic-true-mark-dynamic | a few lengths
@@ -447,8 +447,8 @@ what became of the recompilation profiler? | common_breaks#messages-of-earlier-r
 print in a compiled function without a break | causes/gb0059 | Print in the graph
 zip passed to a compiled function | causes/gb0811 | pass a list
 SourcelessBuilder.create: frozen dataclass | causes/gb0116 | Make the object outside
-nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | and so is the `self`
-a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keeps
+nonstrict_trace on a method | escape_hatches#nonstrict-trace-trace-through-without-looking | is rejected as well
+a custom operator resizes an argument | escape_hatches#custom-operators-one-opaque-operation | silently keep
 torch.cond with integers and dynamic=True | messages#while-dynamo-traces | x.new_ones(x.shape)
 generate on a GPU: who compiles? | where_to_compile#generate | disable_compile=True
 a longer max_new_tokens after the warm-up | where_to_compile#generate | max_cache_len
@@ -671,6 +671,29 @@ Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | onl
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
 auto microbatch size, compiled | cost#out-of-memory-oom-only-when-compiled | search with the uncompiled model
 latency of a server has spikes | compile_time#a-server-compile-before-the-first-request | is a call that compiles
+loss NaN on a Mac, on the CPU and MPS | gpu#apple-s-gpu-mps | compare with `aot_eager`
+compiled training on an M1 is slower than eager | gpu#apple-s-gpu-mps | LAYOUT_OPTIMIZATION=0
+PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft | each layer runs more operations
+two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
+a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
+max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
+a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
+checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
+how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
+every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
+hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
+a recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache
+save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
+'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
+'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
+scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial
+int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
+reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
+metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
+what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
+a policy of linear layers is not faster | libraries#reinforcement-learning-stable-baselines3-torchrl | gains nothing
+wandb.watch with a compiled model | libraries#wandb-tensorboard-mlflow | leave it out
+OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-rate-that-changes | momentum
 """
 
 

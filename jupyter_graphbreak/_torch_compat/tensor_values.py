@@ -41,7 +41,7 @@ def has_nan(value: Any, depth: int = 0) -> bool:
 
 
 def _is_captured(tensor: torch.Tensor) -> bool:
-    """Return whether operations are recorded as a CUDA graph now, in which their results cannot be read."""
+    """Return whether a tensor cannot be read now because its operations are being recorded as a CUDA graph."""
     return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
 
 

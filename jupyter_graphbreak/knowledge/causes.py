@@ -77,7 +77,7 @@ _REQUIRES_GRAD_STEP = ManualStep(
 )
 _CONTEXT_STEP = ManualStep("Decide whether the context may be entered around the whole call of the compiled function.")
 _NUMPY_STEP = ManualStep(
-    "Decide whether torch can draw or compute this. With NumPy's generator it must happen before the call."
+    "Decide whether torch can compute the value or draw the random numbers. If only NumPy can, use it before the call."
 )
 _OBJECT_CREATION_STEP = ManualStep(
     "Decide where to create this: before the compiled function, passed as an argument, or after it from the result."

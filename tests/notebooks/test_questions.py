@@ -694,6 +694,21 @@ what does --enforce-eager do? | libraries#vllm-sglang | saves start-up time
 a policy of linear layers is not faster | libraries#reinforcement-learning-stable-baselines3-torchrl | gains nothing
 wandb.watch with a compiled model | libraries#wandb-tensorboard-mlflow | leave it out
 OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-rate-that-changes | momentum
+vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users do
+warming up Whisper takes 10 minutes | where_to_compile#generate | records none
+uv venv: Python.h not found | in_a_notebook#no-gpu-no-compiler-no-triton | brings its headers
+the example of PyG gains 4 percent | libraries#graph-networks-pyg | gains little
+a speech model with varying lengths gets slower | cost#slower-than-eager-how-to-read-the-figures | for any size
+compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-autograd | zeroed instead of `None`
+the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records
+not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
+BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
+an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
+UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
+AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
+fold fails in inductor with an AssertionError | messages#generated-code-triton | within a release or two
+autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
+blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 """
 
 

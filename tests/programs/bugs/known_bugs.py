@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import random
 import subprocess
@@ -550,6 +551,17 @@ def aotinductor_with_another_size(compiler: Compiler) -> Any:
         return torch._inductor.aoti_load_package(package)(x)
 
 
+def full_deque(compiler: Compiler) -> Tensor:
+    """Return the average of the last three values, after a fourth one."""
+    window = collections.deque(torch.ones(3).unbind(), maxlen=3)
+
+    def average(x: Tensor) -> Tensor:
+        window.append(x)
+        return torch.stack(list(window)).mean()
+
+    return compiler(average)(torch.tensor(4.0))
+
+
 #: The programs of bugs without an issue.
 _WITHOUT_ISSUE = (
     "flex_attention_of_three_projections",
@@ -557,6 +569,7 @@ _WITHOUT_ISSUE = (
     "formatted_number",
     "scan_of_a_recurrence",
     "aotinductor_with_another_size",
+    "full_deque",
 )
 #: The backend with which a program meets its bug; "inductor" for those that are not listed.
 BACKENDS = {
@@ -576,6 +589,7 @@ BACKENDS = {
             issue_139603,
             issue_189830,
             formatted_number,
+            full_deque,
         ),
         "eager",
     ),

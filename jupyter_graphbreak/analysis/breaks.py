@@ -175,7 +175,8 @@ def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodePla
     changes = [switch.advice for switch in switches if not switch.is_second_choice]
     changes += [knowledge.setting_advice] if knowledge.setting_advice is not None else []
     changes += [switch.advice for switch in switches if switch.is_second_choice]
-    return [*changes, owners.OWNERS[owner].advice_if_unintended]
+    in_step = owner == "library" and any((place.path or "").startswith("torch/optim/") for place in stack)
+    return [*changes, owners.LIBRARY_OPTIMIZER if in_step else owners.OWNERS[owner].advice_if_unintended]
 
 
 Outcome = Literal["resumed", "skipped", "error"]

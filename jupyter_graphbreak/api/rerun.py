@@ -205,7 +205,8 @@ class Rerun:
             with entry.set_up(), self._noting_failures(f"checking {entry.function}", entry), limit_time(end):
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
-                checks.append(replace(checked.check, calls=max(map(self._kept.total_of, group))))
+                if checked.raised is None:
+                    checks.append(replace(checked.check, calls=max(map(self._kept.total_of, group))))
         return self._update(replace(self.report, check=checks))
 
     @_collecting_faults

@@ -211,7 +211,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     def checked(entry: Entry) -> schema.Report:
         with limit_time(end):
             result = check_entry(entry)
-        return msgspec.structs.replace(result.report, check=[result.check])
+        return msgspec.structs.replace(result.report, check=[result.check] if result.raised is None else [])
 
     return _analysed_call("checking", fn, args, kwargs, checked, lambda _: {"check": []})
 

@@ -43,6 +43,12 @@ OPTIMIZER_STEP = (
     "Leave it, or call the optimizer after the compiled function: PyTorch breaks in its optimizers on purpose, and "
     "still compiles the update as one graph."
 )
+LIBRARY_OPTIMIZER = (
+    "call the optimizer's step after the compiled function, and do not compile it: report the break to the library"
+)
+LIBRARY_OPTIMIZER_STEP = (
+    "Call the optimizer's step after the compiled function, and do not compile it. Report the break to the library."
+)
 
 #: The advice by the owner of a line. The reader's own lines are missing: their advice depends on the cause.
 OWNERS: Mapping[Owner, KnownOwner] = {
@@ -85,5 +91,6 @@ def owner_advice() -> set[str]:
     """Return all advice in ``OWNERS``."""
     return {
         OPTIMIZER,
+        LIBRARY_OPTIMIZER,
         *(text for owner in OWNERS.values() for text in (owner.advice_if_deliberate, owner.advice_if_unintended)),
     }

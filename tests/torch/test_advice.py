@@ -14,7 +14,7 @@ import torch
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.remedy_list import manual_step_of_break
-from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP
+from jupyter_graphbreak.knowledge.owners import LIBRARY_OPTIMIZER, LIBRARY_OPTIMIZER_STEP, OPTIMIZER, OPTIMIZER_STEP
 from jupyter_graphbreak.report.schema import Break
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.words.guidance import guidance
@@ -96,6 +96,13 @@ LIBRARY = """
 import torch
 
 
+class Optimizer(torch.optim.Optimizer):
+    def step(self):
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.sum() > 0:
+                parameter.data.mul_(0.5)
+
+
 def clip(x):
     if x.sum() > 1:
         return x / x.sum()
@@ -170,6 +177,20 @@ def test_pytorchs_optimizer_is_not_the_readers_to_change() -> None:
     assert graph_break.owner == "torch"
     assert texts == [OPTIMIZER]
     assert manual_step_of_break(report, graph_break) == OPTIMIZER_STEP
+
+
+def test_a_librarys_optimizer_stays_outside_of_what_is_compiled(library: ModuleType) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = library.Optimizer([weight], {})
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.step()
+        return x + 1
+
+    report, graph_break, texts = advice_for(step)
+    assert graph_break.owner == "library"
+    assert texts[-1] == LIBRARY_OPTIMIZER
+    assert manual_step_of_break(report, graph_break) == LIBRARY_OPTIMIZER_STEP
 
 
 def test_a_line_of_the_standard_library_belongs_to_its_caller() -> None:

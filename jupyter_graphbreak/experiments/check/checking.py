@@ -61,10 +61,17 @@ _MIN_CALLS, _MAX_CALLS = 5, 100
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The check of an entry, and the report of the run on copies in which the entry was compiled."""
+    """The check of an entry, and the report of the run on copies in which the entry was compiled.
+
+    Parameters
+    ----------
+    raised : str or None
+        The name of the exception that the call raises, compiled and eager: then there is no result to compare.
+    """
 
     check: Check
     report: Report
+    raised: str | None = None
 
 
 @dataclass
@@ -114,7 +121,7 @@ def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCel
         results.append(replace(result, check=check))
         if not check.equal:
             return results[-1]
-    return results[0]
+    return next((result for result in results if result.raised is None), results[0])
 
 
 def check_entry(
@@ -143,7 +150,8 @@ def check_entry(
             with recorder.record(find_cell) as recording:
                 actual = compiled_call.observe()
             own_report = build_report(recording.records)
-            differences = _differences(entry, _observe_eager(entry), actual)
+            expected = _observe_eager(entry)
+            differences = _differences(entry, expected, actual)
             calls = 1
             if not differences and compiled_call.changes_state:
                 with contextlib.suppress(TimeUpError):  # the first call has been compared
@@ -176,7 +184,7 @@ def check_entry(
         step=step,
         restored_by=restored_by,
     )
-    return CheckResult(check, own_report)
+    return CheckResult(check, own_report, raised=expected.raised if check.equal else None)
 
 
 class _CompiledCall:

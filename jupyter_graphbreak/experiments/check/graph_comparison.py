@@ -234,13 +234,44 @@ def _compute_in_double(
 
 
 def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Return the gradients of an unevenly weighted result with respect to the inputs that require gradients."""
+    """Return the gradients of an unevenly weighted result that ``backward()`` would add to the inputs' ``grad``."""
     differentiable_inputs = [tensor for tensor in inputs if tensor.requires_grad and tensor.is_leaf]
     results = [part for part in flatten(value) if isinstance(part, torch.Tensor) and part.requires_grad]
     if not differentiable_inputs or not results:
         return []
+    edges = _accumulating_edges(results)
+    sources = [
+        edges.get(id(tensor), [torch.autograd.graph.get_gradient_edge(tensor)]) for tensor in differentiable_inputs
+    ]
     weights = [gradient_weights(part) for part in results]
-    return list(torch.autograd.grad(results, differentiable_inputs, weights, allow_unused=True))
+    gradients = iter(
+        torch.autograd.grad(results, [edge for part in sources for edge in part], weights, allow_unused=True)
+    )
+    return [_sum([next(gradients) for _ in part]) for part in sources]
+
+
+def _accumulating_edges(results: list[torch.Tensor]) -> dict[int, list[torch.autograd.graph.GradientEdge]]:
+    """Return where the backward pass adds to the ``grad`` of each leaf, by the leaf's id.
+
+    ``autograd.grad`` would look only at the leaf's newest accumulator, but ``set_`` gives the leaf a new one.
+    """
+    edges: dict[int, list[torch.autograd.graph.GradientEdge]] = {}
+    pending = [part.grad_fn for part in results]
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            edges.setdefault(id(leaf), []).append(torch.autograd.graph.GradientEdge(node, 0))
+        pending += [function for function, _ in node.next_functions]
+    return edges
+
+
+def _sum(gradients: list[torch.Tensor | None]) -> torch.Tensor | None:
+    parts = [gradient for gradient in gradients if gradient is not None]
+    return functools.reduce(torch.add, parts) if parts else None
 
 
 def _interpreter(module: torch.fx.GraphModule) -> Callable[..., Any]:

@@ -122,7 +122,7 @@ def find_inner_calls(
             places.update((id(module), place) for place, module in modules if counts[place] == 1)
             return subject.call(*args, **kwargs)
 
-        with record_calls(named) as (program, root):
+        with record_calls(named, ignores_updates=bool(outside_breaks)) as (program, root):
             original.run(program, subject, original.pool[0])
     breaking = _breaking_lines(report, files)
     all_breaks = {break_.id for break_ in report.breaks}
@@ -317,6 +317,11 @@ class CallNode:
         """Whether the function is a method that the module's ``forward`` or other code calls by its name."""
         return self.method not in {"", "forward"}
 
+    @property
+    def is_forward(self) -> bool:
+        """Whether the function is a module's ``forward``."""
+        return self.module is not None and not self.is_helper
+
     def walk(self) -> Iterator[CallNode]:
         """Yield the node and all nodes below it."""
         yield self
@@ -325,10 +330,20 @@ class CallNode:
 
 
 @contextlib.contextmanager
-def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., Any], CallNode]]:
+def record_calls(
+    program: Callable[..., Any], *, ignores_updates: bool = False
+) -> Iterator[tuple[Callable[..., Any], CallNode]]:
     """Yield a function that runs a program and records its calls on this thread, and the root of the record.
 
     Functions of PyTorch and Python count as parts of their callers, except modules.
+
+    Parameters
+    ----------
+    program : callable
+        The program.
+    ignores_updates : bool
+        Whether to count only operations that record gradients or that a module's ``forward`` performs. In a training
+        step, the others belong to no forward pass: they update averages of weights, metrics and the like.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
@@ -342,7 +357,7 @@ def record_calls(program: Callable[..., Any]) -> Iterator[tuple[Callable[..., An
             stack.pop()
 
     def count() -> None:
-        if stack:
+        if stack and (not ignores_updates or torch.is_grad_enabled() or any(node.is_forward for node in stack)):
             stack[-1].own_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -22,7 +22,13 @@ from jupyter_graphbreak.experiments.remedies.run_comparison import code_at
 from jupyter_graphbreak.experiments.remedies.search import RANK
 from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.hints import manual_step_of_hints
-from jupyter_graphbreak.knowledge.owners import OPTIMIZER, OPTIMIZER_STEP, OWNERS
+from jupyter_graphbreak.knowledge.owners import (
+    LIBRARY_OPTIMIZER,
+    LIBRARY_OPTIMIZER_STEP,
+    OPTIMIZER,
+    OPTIMIZER_STEP,
+    OWNERS,
+)
 from jupyter_graphbreak.knowledge.switches import switch_with_title
 from jupyter_graphbreak.report.location import Segment, Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME_AT_ALL, WORKING
@@ -49,8 +55,10 @@ def manual_step_of_break(report: Report, break_: Break, failed: Sequence[str] = 
         The titles of the candidates that failed: the sentence does not propose them again.
     """
     if break_.owner != "own":
-        if any(advice.text == OPTIMIZER for advice in break_.advice):
-            return OPTIMIZER_STEP
+        steps = {OPTIMIZER: OPTIMIZER_STEP, LIBRARY_OPTIMIZER: LIBRARY_OPTIMIZER_STEP}
+        optimizer_step = next((steps[advice.text] for advice in break_.advice if advice.text in steps), None)
+        if optimizer_step is not None:
+            return optimizer_step
         owner, call = OWNERS[break_.owner], _own_call(report, break_)
         if call is None:
             # PyTorch's line only shows what the program does, such as a hook of a module.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.places import function_of, is_wrapper_of_torch, place, without_function
-from jupyter_graphbreak.views.words.plain_text import joined
+from jupyter_graphbreak.views.words.plain_text import graph_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _FRAME_ABSENCE_WORDS: dict[NoFrame | None, str] = {
 def aftermath(report: Report, graph_break: Break) -> list[str]:
     """Describe what happened after a break: where its functions resume, and what runs eagerly."""
     graphs = [graph.id for graph in lookup.graphs_ended(report).get(graph_break.id, ())]
-    prefix = f"graph {joined(graphs, ', ')}, then " if graphs else ""
+    prefix = f"{graph_names(graphs)}, then " if graphs else ""
     lines = []
     resumes = nearest_first(graph_break, lookup.resumes_of(report, graph_break))
     resumed = [resume for resume in resumes if has_run(resume)]
@@ -102,7 +102,7 @@ def _function_key(report: Report, location: Location) -> tuple[str, str]:
 def _resume_place_text(report: Report, resume: Resume) -> str:
     where = "torch's wrapper" if is_wrapper_of_torch(report, resume.location) else place(report, resume.location)
     if resume.graphs:
-        return f"{where} (graph {joined(resume.graphs, ', ')})"
+        return f"{where} ({graph_names(resume.graphs)})"
     return where if resume.frames else f"{where} ({frame_absence(resume)})"
 
 

@@ -47,6 +47,13 @@ def and_list(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
 
 
+def graph_names(ids: Sequence[str]) -> str:
+    """Return the names of graphs: "graph A", "graphs A and B"; of a very long list, only the first."""
+    more = len(ids) - _MAX_WORDS
+    names = [*ids[:_MAX_WORDS], *([f"{more} more"] if more > 0 else [])]
+    return f"graph{'s' if len(ids) > 1 else ''} {and_list(names)}"
+
+
 def number_list(numbers: Sequence[int]) -> str:
     """Join sorted numbers; three or more in a row become a range: "1 to 7 and 9"."""
     parts = number_ranges(numbers, " to ")

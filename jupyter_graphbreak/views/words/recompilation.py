@@ -531,8 +531,10 @@ def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_in
 
 def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
     is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
+    is_constant = value in {"0", "1"}  # also with `dynamic=True`
     if is_library:
-        return "`torch.compile(..., dynamic=True)`" if is_number and not name.startswith("len(") else ""
+        is_settable = is_number and not is_constant and not name.startswith("len(")
+        return "`torch.compile(..., dynamic=True)`" if is_settable else ""
     if not is_number:
         return f"each value of `{name}` is compiled separately: branch on it outside the compiled function"
     if name.startswith("len("):
@@ -540,8 +542,9 @@ def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
             f"each length of `{name[4:-1]}` is compiled separately: pass one stacked tensor, or always the same length"
         )
     if name.startswith(BREAK_RESULT_PREFIX):
-        return "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`"
+        setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
+        return f"remove the break: the recompiles end with it{setting}"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if "." in name:
         return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
-    return f"`torch.compile(..., dynamic=True)`, or {tensor}"
+    return tensor if is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"

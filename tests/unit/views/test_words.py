@@ -166,6 +166,8 @@ def test_a_note_is_about_its_own_function_and_names_other_files() -> None:
         "resumes at modeling_bart.py:1280 in BartForCausalLM.forward (graph B); "
         "output_capturing.py:944 in wrapper (ran eagerly)"
     )
+    resumes = [replace(resume, graphs=["B", "C", "D"]) for resume in report.resumes]
+    assert "(graphs B, C and D)" in aftermath(replace(report, resumes=resumes), break_)[0]
     own = two_breaks()
     assert aftermath_here(own, own.breaks[0]) == "resumes at 15 (B)"
 
@@ -245,6 +247,16 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             again("___stack0 == 28.5"),
             "the value that the break returned: 28.5 -> different value",
             "remove the break: the recompiles end with it; or `torch.compile(..., dynamic=True)`",
+        ),
+        (
+            again("___stack0 == 0"),
+            "the value that the break returned: 0 -> different value",
+            "remove the break: the recompiles end with it",
+        ),
+        (
+            again("k == 1"),
+            "k: 1 -> different value",
+            "a tensor instead of a number: `k = torch.tensor(1)`",
         ),
         (
             again("self.k == 2"),
@@ -332,7 +344,7 @@ def test_recompiles_are_sentences_with_advice(report: Report, story: str, advice
 
 @pytest.mark.parametrize(
     ("guard", "advice"),
-    [("k == 2", "`torch.compile(..., dynamic=True)`"), ("mode == 'a'", ""), ("len(args) == 2", "")],
+    [("k == 2", "`torch.compile(..., dynamic=True)`"), ("k == 0", ""), ("mode == 'a'", ""), ("len(args) == 2", "")],
 )
 def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard: str, advice: str) -> None:
     report = again(guard)

@@ -211,6 +211,21 @@ def test_a_module_is_checked_with_its_parameters_and_buffers() -> None:
     assert "the gradient of linear.bias" in " ".join(checked(net, forgets_to_double, torch.rand(4, 8)).differences)
 
 
+class InitializedByItsInput(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.nn.Parameter(torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.mean.data = x.mean(0).data
+        return (x - self.mean).square()
+
+
+def test_the_gradient_of_a_parameter_whose_data_is_replaced_is_the_one_of_backward() -> None:
+    check = checked(InitializedByItsInput(), "aot_eager", torch.rand(3, 4))
+    assert (check.equal, check.differences, check.first) == (True, [], None)
+
+
 class Cosine(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.cos(x)
@@ -248,6 +263,14 @@ def test_a_module_that_was_compiled_in_place_is_compared_with_its_eager_run(make
     with jupyter_graphbreak.capture(entries=True) as run:
         module(torch.ones(3))
     assert [check.equal for check in run.check().check or []] == [False]
+
+
+def test_a_call_that_raises_in_eager_code_as_well_has_no_result_to_compare() -> None:
+    def fails(_: torch.Tensor) -> torch.Tensor:
+        raise ValueError
+
+    entry = Entry("fails", None, fails, Arguments(torch.ones(2)), "eager")
+    assert check_entry(entry).raised == "ValueError"
 
 
 def test_exception_of_the_compiled_call_is_a_difference() -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from jupyter_graphbreak import capture, explain, try_remedies
-from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls
+from jupyter_graphbreak.experiments.remedies.inner_calls import find_inner_calls, record_calls
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
 
@@ -399,6 +399,34 @@ def test_nothing_is_compiled_instead_if_the_break_has_a_remedy(tmp_path: Path) -
     text = "import torch\nnet = torch.nn.Linear(2, 2)\n\n\n@torch.compile(backend='eager')\ndef step(x):\n"
     module = import_text(f"{text}    x = net(x)\n    print('mean')\n    return x + 1\n", tmp_path)
     assert inner_remedy(module, "step", torch.ones(2, 2)) is None
+
+
+class Average(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.average = torch.zeros(4)
+
+    @torch.no_grad()
+    def update(self, weight: torch.Tensor) -> None:
+        self.average.lerp_(weight, 0.1)
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.average
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_an_average_of_weights_is_no_part_of_the_forward_pass_of_a_training_step(*, is_training: bool) -> None:
+    average, weight = Average(), torch.ones(4, requires_grad=True)
+
+    def step() -> None:
+        (weight.sin() - average(weight)).sum().backward()
+        average.update(weight)
+
+    with record_calls(step, ignores_updates=is_training) as (program, root):
+        program()
+    names = {node.code.co_name for node in root.walk() if node.code is not None and node.own_ops}
+    assert names == {"step", "forward", *([] if is_training else ["update"])}
 
 
 def test_the_claim_holds_when_the_change_is_applied(tmp_path: Path) -> None:

@@ -722,6 +722,11 @@ slice step is zero with dynamic shapes | messages#messages-that-only-older-relea
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
+the experts of a MoE use tolist() | fullgraph | Computing every expert
+channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
+compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
+block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
+what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
 """
 
 

@@ -709,6 +709,24 @@ AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A 
 fold fails in inductor with an AssertionError | messages#generated-code-triton | within a release or two
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
+does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
+Torch not compiled with XPU enabled | in_a_notebook#no-gpu-no-compiler-no-triton | PyTorch for your device
+Arc A770: MODULE_BUILD_FAILURE | in_a_notebook#no-gpu-no-compiler-no-triton | more registers
+a cache of rotary embeddings is overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | keeps in an attribute
+complex numbers of Qwen Image fail at random | messages#warnings-that-are-not-errors | fail now and then
+CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 ranks
+compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be combined
+aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
+Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
+slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
+short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
+the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
+dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol
+the experts of a MoE use tolist() | fullgraph | Computing every expert
+channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
+compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
+block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
+what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
 """
 
 

@@ -104,7 +104,7 @@ _MAX_OTHER_KINDS = 6
 #: The maximum number of inputs that the original refuses and for which it is compiled anyway.
 _MAX_REFUSED = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
-_KINDS_OF_EDGE_CASES = ("size 0", "size", " empty", " with one row")
+_KINDS_OF_EDGE_CASES = ("size 0", "size 1 ", "size", " empty", " with one row")
 _NAN = " nan"
 #: Words in conditions about sizes.
 _SIZE_WORDS = re.compile(r"\b(shape|size|numel|len|ndim|dim)\b")
@@ -184,9 +184,10 @@ class Original:
                 refused.setdefault(kind, case)
         max_accepted = {"some": _MAX_EDGE_CASES, "many": _MAX_EDGE_CASES_OF_SETTINGS}.get(choice, _MAX_OTHER_KINDS)
         # While Dynamo traces, it computes with numbers that it takes for constants, and cannot convert NaN. It takes a
-        # number that it has captured to be equal to itself, which NaN is not.
-        cases_with_nan = [accepted.pop(kind) for kind in list(accepted) if kind.endswith(_NAN)]
-        return [*[*cases_with_nan, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
+        # number that it has captured to be equal to itself, which NaN is not. With a further size it captures the size
+        # as a symbol, except for sizes 0 and 1; a symbol can break where a number does not.
+        important = [accepted.pop(kind) for kind in list(accepted) if kind.endswith(_NAN) or kind == "size"]
+        return [*[*important, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
     def misses_edge_cases(self) -> bool:

@@ -3064,3 +3064,19 @@ def given():
     return (torch.linspace(-1, 2, 6),)
 def hostile():
     return [(torch.ones(2), 2.0), (torch.ones(2), 3)]
+# === reorderable prints of sizes, right
+def f(x):
+    y = x * 2
+    print("dimensions", y.dim())
+    print("dtype", y.dtype)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === reorderable prints of sizes, wrong
+def f(x):
+    y = x * 2
+    print("values", y.shape[0])
+    print("dtype", y.dtype)
+    return y
+def given():
+    return (torch.linspace(-1, 2, 6),)

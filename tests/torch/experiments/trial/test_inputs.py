@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from jupyter_graphbreak.experiments.remedies.original import Original
+from jupyter_graphbreak.experiments.remedies.original import EdgeCaseChoice, Original
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.edge_inputs import edge_inputs
 from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -347,6 +347,13 @@ def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
     compiled = [case.input.what for case in Original(entry).edge_cases_to_compile("some")]
     assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
+
+
+@pytest.mark.parametrize("choice", ["some", "many"])
+def test_a_program_is_compiled_for_a_size_that_is_captured_as_a_symbol(choice: EdgeCaseChoice) -> None:
+    entry = Entry("", None, lambda x: x * 2, Arguments(torch.ones(4)), "eager")
+    sizes = {case.input.arguments.args[0].shape[0] for case in Original(entry).edge_cases_to_compile(choice)}
+    assert sizes - {0, 1, 4}
 
 
 class Mode(enum.Enum):

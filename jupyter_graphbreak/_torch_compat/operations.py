@@ -46,16 +46,24 @@ def custom_operator(value: Any) -> tuple[Any, Any] | None:
 
 
 class OperationListener(TorchDispatchMode):
-    """Calls a function for each operation on this thread, except those of backward passes."""
+    """Calls a function for each operation on this thread, except those of backward passes.
 
-    def __init__(self, on_operation: Callable[[], None]) -> None:
+    Parameters
+    ----------
+    on_operation : callable
+        Receives whether the result of the operation requires a gradient.
+    """
+
+    def __init__(self, on_operation: Callable[[bool], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._count = on_operation
         self._task = importlib.import_module("torch._C")._current_graph_task_id
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._task() == -1:
-            self._count()
+            tensors = (value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor))
+            is_recorded = torch.is_grad_enabled() and func is not torch.ops.aten.detach.default
+            self._count(is_recorded and any(tensor.requires_grad for tensor in tensors))
         return func(*args, **(kwargs or {}))
 
 

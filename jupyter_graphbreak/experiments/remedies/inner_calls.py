@@ -342,8 +342,8 @@ def record_calls(
     program : callable
         The program.
     ignores_updates : bool
-        Whether to count only operations that record gradients or that a module's ``forward`` performs. In a training
-        step, the others belong to no forward pass: they update averages of weights, metrics and the like.
+        Whether to count only operations whose result requires a gradient or that a module's ``forward`` performs. In a
+        training step, the others belong to no forward pass: they update averages of weights, metrics and the like.
     """
     root = CallNode()
     stack: list[CallNode] = []  # empty while the program does not run
@@ -356,8 +356,8 @@ def record_calls(
         elif event == "return" and len(stack) > 1:
             stack.pop()
 
-    def count() -> None:
-        if stack and (not ignores_updates or torch.is_grad_enabled() or any(node.is_forward for node in stack)):
+    def count(requires_grad: bool) -> None:  # noqa: FBT001 - the only argument
+        if stack and (not ignores_updates or requires_grad or any(node.is_forward for node in stack)):
             stack[-1].own_ops += 1
 
     def run(*args: Any, **kwargs: Any) -> Any:

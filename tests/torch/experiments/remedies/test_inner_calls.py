@@ -406,9 +406,11 @@ class Average(torch.nn.Module):
         super().__init__()
         self.average = torch.zeros(4)
 
-    @torch.no_grad()
     def update(self, weight: torch.Tensor) -> None:
-        self.average.lerp_(weight, 0.1)
+        self.average.lerp_(weight.data, 0.1)
+        self.average.lerp_(weight.detach(), 0.1)
+        with torch.no_grad():
+            self.average.lerp_(weight, 0.1)
 
     @torch.no_grad()
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -146,10 +146,10 @@ def guard_filter_of(callback: Any) -> Callable[..., Any] | None:
     return getattr(getattr(callback, "hooks", None), "guard_filter_fn", None)
 
 
-def _compile_context(function: Any) -> Any:
-    """Return the context that ``torch.compile`` made for a function, from the closure of the wrapper around it."""
-    names = getattr(attribute_of(function, "__code__"), "co_freevars", ())
-    cells = attribute_of(function, "__closure__") or ()
+def _compile_context(wrapper: Any) -> Any:
+    """Return the context that ``torch.compile`` made, from the closure of the wrapper that it returned."""
+    names = getattr(attribute_of(wrapper, "__code__"), "co_freevars", ())
+    cells = attribute_of(wrapper, "__closure__") or ()
     return next((cell.cell_contents for name, cell in zip(names, cells, strict=True) if name == "self"), None)
 
 

@@ -222,7 +222,7 @@ def values(
     """Look at the values inside a compiled function, and find where NaN and Inf arise, forward and backward.
 
     The function runs on copies. The operations of its graphs run one by one, in place of the code that the backend
-    makes of them, so nothing in the function causes a break. The eager function and the backend's code also run:
+    makes of them, so looking at the values adds no break. The eager function and the backend's code also run:
     the report says which of them computes NaN or Inf. The backward pass begins at the results of the call. If the
     function would do something that a copy cannot contain, such as writing to a file, it is stopped before that:
     ``report.effects`` lists the effect, and there are no values.

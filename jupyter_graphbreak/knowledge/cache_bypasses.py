@@ -15,7 +15,7 @@ class CacheBypass:
         The name of its page and its example program.
     title : str
         The cause in the reader's words; code is in backticks.
-    marks : tuple of str
+    search_texts : tuple of str
         Parts of PyTorch's reason; any one of them identifies the entry.
     reason : str
         PyTorch's reason, as a report shows it.
@@ -25,7 +25,7 @@ class CacheBypass:
 
     name: str
     title: str
-    marks: tuple[str, ...]
+    search_texts: tuple[str, ...]
     reason: str
     advice: str | None = None
 
@@ -99,4 +99,4 @@ CACHE_BYPASSES = (
 
 def cache_bypass(reason: str | None) -> CacheBypass | None:
     """Return the entry for PyTorch's reason."""
-    return next((entry for entry in CACHE_BYPASSES if any(mark in (reason or "") for mark in entry.marks)), None)
+    return next((entry for entry in CACHE_BYPASSES if any(part in (reason or "") for part in entry.search_texts)), None)

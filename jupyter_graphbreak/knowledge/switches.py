@@ -40,7 +40,7 @@ class KnownSwitch:
         The name by which Python imports the library that has the switch.
     files : tuple of str
         The beginnings of the paths of the files that contain the breaks.
-    marks : tuple of str
+    search_texts : tuple of str
         Texts, in lower case, one of which occurs in the break's code or function, or in its callers; empty if the files
         suffice.
     title : str
@@ -67,7 +67,7 @@ class KnownSwitch:
 
     library: str
     files: tuple[str, ...]
-    marks: tuple[str, ...] = ()
+    search_texts: tuple[str, ...] = ()
     title: str
     instruction: str
     code: str | None = None
@@ -113,7 +113,7 @@ _TENSORLY = KnownSwitch(
 _GP_CHECKS = KnownSwitch(
     library="gpytorch",
     files=("gpytorch/models/exact_gp.py",),
-    marks=("torch.equal(train_input",),
+    search_texts=("torch.equal(train_input",),
     title="Turn off gpytorch's checks of inputs",
     instruction="gpytorch.settings.debug(False).__enter__()",
     code="import gpytorch\ngpytorch.settings.debug(False).__enter__()",
@@ -137,7 +137,7 @@ _GP_KERNELS = KnownSwitch(
 _METRIC_CHECKS = KnownSwitch(
     library="torchmetrics",
     files=("torchmetrics/functional/",),
-    marks=("validation",),
+    search_texts=("validation",),
     title="Turn off the metric's checks of its inputs",
     instruction="pass validate_args=False to the metric",
     code=(
@@ -173,7 +173,7 @@ _SELF_LOOPS = KnownSwitch(
 _POOL_SIZE = KnownSwitch(
     library="torch_geometric",
     files=("torch_geometric/utils/_scatter.py", "torch_geometric/nn/pool/"),
-    marks=("index.max()", "batch.max()"),
+    search_texts=("index.max()", "batch.max()"),
     title="Pass the number of graphs",
     instruction="pass size=... to the pooling function, which otherwise reads it from the batch",
     source="https://pytorch-geometric.readthedocs.io/en/latest/generated/torch_geometric.nn.pool.global_mean_pool.html",
@@ -182,7 +182,7 @@ _POOL_SIZE = KnownSwitch(
 _BEGIN_INDEX = KnownSwitch(
     library="diffusers",
     files=("diffusers/schedulers/",),
-    marks=("index_for_timestep", "init_step_index"),
+    search_texts=("index_for_timestep", "init_step_index"),
     title="Tell the scheduler where it begins",
     instruction="call scheduler.set_begin_index(0) after set_timesteps",
     since="0.27",
@@ -195,7 +195,7 @@ _BEGIN_INDEX = KnownSwitch(
 _TRANSFORMERS_CHECKS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
-    marks=("torch_compilable_check", "_check_tensor_all"),
+    search_texts=("torch_compilable_check", "_check_tensor_all"),
     title="Turn off the value checks of transformers",
     instruction='os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
     code='import os\nos.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"',
@@ -210,7 +210,7 @@ _TRANSFORMERS_CHECKS = KnownSwitch(
 _EXPERTS = KnownSwitch(
     library="transformers",
     files=("transformers/",),
-    marks=("expert", "moe"),
+    search_texts=("expert", "moe"),
     title="Compute the experts in one batch",
     instruction='model.set_experts_implementation("batched_mm")',
     code='model.set_experts_implementation("batched_mm")',
@@ -222,7 +222,7 @@ _EXPERTS = KnownSwitch(
 _LAYERDROP = KnownSwitch(
     library="transformers",
     files=("transformers/",),
-    marks=("layerdrop", "to_drop", "skip_the_layer", "dropout_probability"),
+    search_texts=("layerdrop", "to_drop", "skip_the_layer", "dropout_probability"),
     title="Turn off the random dropping of layers",
     instruction="set layerdrop = 0.0 in the model's configuration",
     code="""for module in model.modules():
@@ -238,7 +238,7 @@ _LAYERDROP = KnownSwitch(
 _SPECAUGMENT = KnownSwitch(
     library="transformers",
     files=("transformers/models/",),
-    marks=("_compute_mask_indices", "_mask_hidden_states"),
+    search_texts=("_compute_mask_indices", "_mask_hidden_states"),
     title="Turn off SpecAugment",
     instruction="model.config.apply_spec_augment = False",
     code="model.config.apply_spec_augment = False",
@@ -253,7 +253,7 @@ SWITCHES = (
 )  # fmt: skip
 
 
-#: The number of callers that are searched for the marks of a switch.
+#: The number of callers that are searched for the texts of a switch.
 _MAX_CALLERS = 2
 
 
@@ -276,8 +276,8 @@ def switches_for(place: CodePlace, stack: Sequence[CodePlace]) -> Iterator[Known
     libraries = {(call.path or "").partition("/")[0] for call in (place, *stack)}
     for switch in SWITCHES:
         is_in_files = place.path is not None and place.path.startswith(switch.files)
-        is_marked = not switch.marks or any(mark in text for mark in switch.marks for text in texts)
-        if is_in_files and is_marked and switch.library in libraries:
+        is_matching = not switch.search_texts or any(part in text for part in switch.search_texts for text in texts)
+        if is_in_files and is_matching and switch.library in libraries:
             yield switch
 
 

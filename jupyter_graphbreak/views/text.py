@@ -283,8 +283,8 @@ _MAX_PATHS = 5
 def render_text(report: Report) -> str:
     """Return the report as text, without a line break at the end.
 
-    The order is: the verdict, the figures, the breaks in the order in which to fix them, other functions that run
-    eagerly, and the source lines with the letters of their graphs. Control characters are escaped, so that text from
+    The verdict and the figures come first, then the breaks in the order in which to fix them, then what else was found,
+    and at the end the source lines with the letters of their graphs. Control characters are escaped, so that text from
     the user's code cannot control the terminal. A report with three breaks has at most 120 lines.
     """
     report = shown_part(report)

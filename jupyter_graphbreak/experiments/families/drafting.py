@@ -156,7 +156,7 @@ class Draft:
         comments = []
         try:
             for token in tokenize.generate_tokens(io.StringIO("\n".join(lines) + "\n").readline):
-                is_inside = token.start[0] < len(lines)  # a comment after the last line is kept anyway
+                is_inside = token.start[0] < len(lines)  # a comment at the end of the last line is kept anyway
                 if token.type == tokenize.COMMENT and is_inside:
                     comments.append(token.string)
         except (tokenize.TokenError, SyntaxError):

@@ -77,7 +77,7 @@ def open_to_compile(
     While the context is open, Dynamo compiles the function again. Raises the same errors as :func:`entry_with_change`.
     """
     with sandboxed(), eager_random_numbers(), restored_switches(change):
-        # The subject is copied first: the changed function may delegate reads and writes to a new function.
+        # The state to copy is found in the code, and a changed function may use some of it only through a new function.
         subject = _with_switches(entry, change)
         with (
             changed_functions(program, change.texts, subject.functions()) as application,

@@ -230,7 +230,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                     fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
     except KeyboardInterrupt:
         reasons.append(INTERRUPTED)
-        note = "Trying remedies was interrupted; run the cell with --try again to continue."
+        note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
     not_tried = [Diagnostic("warning", _why_not_tried(edit, kept_entries)) for edit in also if edit not in applicable]
     report = replace(report, diagnostics=[*report.diagnostics, *not_tried])

@@ -184,7 +184,7 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
 def _broken_part(
     root: CallNode, breaking: _BreakingLines, places: Mapping[int, str], known_breaks: set[str]
 ) -> BrokenPart | None:
-    """Return the reader's largest module or function that contains a single break; ``None`` if it is small."""
+    """Return the largest module or user function that contains exactly one break; ``None`` if none is large enough."""
 
     def parts(node: CallNode, outer: CallNode) -> Iterator[BrokenPart]:
         breaks_inside = {ident for part in node.walk() for ident in _breaks_in(part.code, breaking)}

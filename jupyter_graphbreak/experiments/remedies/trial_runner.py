@@ -177,7 +177,10 @@ class _RunnableChange:
 
     @property
     def differs_when_compiled(self) -> bool:
-        """Whether compiling may make a difference: settings do, or PyTorch's control flow captures both sides."""
+        """Whether the change may make the compiled program behave differently.
+
+        It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both sides.
+        """
         captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALL)
         return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 

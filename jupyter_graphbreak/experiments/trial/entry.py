@@ -355,7 +355,9 @@ def keep_entries(*, looks_for_nan: bool = False) -> Iterator[KeptEntries]:
         finally:
             kept.leave_out_entries_with_effects(effect_recorder)
             kept.seen.close()
-    kept.left_out += [f"An entry could not be copied ({fault})." for fault in faults]
+    kept.left_out += [
+        f"A compiled function could not be copied, so it was not run again ({fault})." for fault in faults
+    ]
 
 
 @contextlib.contextmanager

@@ -154,7 +154,8 @@ _WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     ),
 }  # fmt: skip
 
-#: Functions that make descriptors, and functions that use a descriptor; none of them has an audit event.
+#: Functions of ``os`` that create file descriptors, and functions that use one. Only ``open`` has an audit event, which
+#: does not include the descriptor.
 _MAKE_DESCRIPTORS = (
     *("open", "pipe", "pipe2", "dup", "memfd_create"),
     *("eventfd", "openpty", "posix_openpt", "pidfd_open", "timerfd_create"),

@@ -153,4 +153,4 @@ def test_entry_that_was_not_copied_is_noted_once(monkeypatch: pytest.MonkeyPatch
         torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     for report in (run.measure(), run.check()):
         notes = [note.message for note in report.diagnostics if note.level == "warning"]
-        assert notes == ["An entry could not be copied (RuntimeError: a fault)."]
+        assert notes == ["A compiled function could not be copied, so it was not run again (RuntimeError: a fault)."]

@@ -44,10 +44,10 @@ OPTIMIZER_STEP = (
     "still compiles the update as one graph."
 )
 LIBRARY_OPTIMIZER = (
-    "call the optimizer's step after the compiled function, and do not compile it: report the break to the library"
+    "leave the optimizer's step uncompiled: call it outside of compiled functions, and report the break to the library"
 )
 LIBRARY_OPTIMIZER_STEP = (
-    "Call the optimizer's step after the compiled function, and do not compile it. Report the break to the library."
+    "Leave the optimizer's step uncompiled: call it outside of compiled functions. Report the break to the library."
 )
 
 #: The advice by the owner of a line. The reader's own lines are missing: their advice depends on the cause.

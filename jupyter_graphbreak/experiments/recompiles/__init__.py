@@ -1,6 +1,7 @@
 """Find changes that end recompiles, and prove them by repeating, on copies, all calls that were seen.
 
-In: entries with descriptions ("sketches") of the arguments and the state of their calls, and the report of their run.
+In: entries with specs (descriptions without large data) of the arguments and the state of their calls, and the report
+of their run.
 Out: remedies for the report's recompiles.
 May import ``trial`` and, for changes of sources, ``remedies``.
 """

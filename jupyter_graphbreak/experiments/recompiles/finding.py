@@ -85,7 +85,7 @@ def find_recompile_remedies(
     files : mapping
         The file name of each source of the report, by the source's id.
     kept_entries : KeptEntries
-        The entries of the run, with the sketches of their calls.
+        The entries of the run, with the specs of their calls.
     seconds : float
         The time limit, after which no further trial starts.
     compile_text : callable

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, TensorSpec
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
     METHOD_OWNER,
@@ -269,7 +269,7 @@ def _sentence_about_kept_number(guard: str, varied: Variations) -> str:
     partials = {
         str(variation.path)
         for variation in varied.others
-        if any(isinstance(value, OpaqueSketch) and value.kind is functools.partial for value in variation.values)
+        if any(isinstance(value, OpaqueSpec) and value.kind is functools.partial for value in variation.values)
     }
     if kept_value["function"] is not None or name in partials:
         return (
@@ -359,7 +359,7 @@ def _sentence_about_own_state(variation: OtherVariation) -> str:
     kinds = {type(value) for value in variation.values}
     if variation.path.root.kind == "argument":
         return ""
-    if variation.kind == "kind" and (TensorSketch not in kinds or kinds.isdisjoint({int, float})):
+    if variation.kind == "kind" and (TensorSpec not in kinds or kinds.isdisjoint({int, float})):
         return ""
     words = {"none": "is None", "rank": "has a different number of dimensions", "kind": "is a number"}
     differs = words.get(variation.kind)
@@ -367,7 +367,7 @@ def _sentence_about_own_state(variation: OtherVariation) -> str:
 
 
 def _sentence_about_length(variation: OtherVariation) -> str:
-    kinds = {value.kind for value in variation.values if isinstance(value, ContainerSketch)}
+    kinds = {value.kind for value in variation.values if isinstance(value, ContainerSpec)}
     if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
     return _LENGTH_STEP.format(name=variation)

@@ -41,7 +41,7 @@ class RepeatedCall:
     Parameters
     ----------
     arguments : mapping or None
-        The sketches of the call's arguments by place; ``None`` for the first call, whose arguments were copied.
+        The specs of the call's arguments by place; ``None`` for the first call, whose arguments were copied.
     state : mapping
         Plain values to assign before the call, by place.
     description : str

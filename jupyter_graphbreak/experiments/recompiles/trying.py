@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.difference import describe_error, diff
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
@@ -437,13 +437,13 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collec
 def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
     values: list[float] = []
     for axis in axes:
-        sketch: Any = call.values.get(axis.path)
-        if isinstance(axis, Size) and isinstance(sketch, TensorSketch):
-            values.append(sketch.shape[axis.dim])
-        elif isinstance(axis, NumberList) and isinstance(sketch, ContainerSketch):
-            values.append(len(sketch.keys))
-        elif isinstance(axis, Number) and type(sketch) in {int, float}:
-            values.append(sketch)
+        spec: Any = call.values.get(axis.path)
+        if isinstance(axis, Size) and isinstance(spec, TensorSpec):
+            values.append(spec.shape[axis.dim])
+        elif isinstance(axis, NumberList) and isinstance(spec, ContainerSpec):
+            values.append(len(spec.keys))
+        elif isinstance(axis, Number) and type(spec) in {int, float}:
+            values.append(spec)
         else:
             return None
     return tuple(values)
@@ -509,15 +509,15 @@ def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
     calls: list[RepeatedCall] = []
     for description, floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)
-        for path, sketch in call.arguments.items():
-            is_number = isinstance(sketch, TensorSketch) and sketch.dtype != torch.bool
-            if is_number and sketch.dtype.is_floating_point is floating:
-                shape = sketch.shape if has_dimensions else ()
-                requires_grad = sketch.requires_grad and dtype.is_floating_point
+        for path, spec in call.arguments.items():
+            is_number = isinstance(spec, TensorSpec) and spec.dtype != torch.bool
+            if is_number and spec.dtype.is_floating_point is floating:
+                shape = spec.shape if has_dimensions else ()
+                requires_grad = spec.requires_grad and dtype.is_floating_point
                 # Integers may be indices, of which 0 is always valid.
-                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=sketch.device)
+                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=spec.device)
                 arguments[path] = dataclasses.replace(
-                    sketch, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
+                    spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )
         if arguments != call.arguments:
             calls.append(
@@ -549,13 +549,13 @@ def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigne
     state = call.plain_state(assigned)
     for axis, value in zip(axes, values, strict=True):
         if isinstance(axis, Size):
-            sketch = arguments.get(axis.path)
-            if isinstance(sketch, TensorSketch):
-                shape = (*sketch.shape[: axis.dim], int(value), *sketch.shape[axis.dim + 1 :])
-                arguments[axis.path] = dataclasses.replace(sketch, shape=shape, data=None)
+            spec = arguments.get(axis.path)
+            if isinstance(spec, TensorSpec):
+                shape = (*spec.shape[: axis.dim], int(value), *spec.shape[axis.dim + 1 :])
+                arguments[axis.path] = dataclasses.replace(spec, shape=shape, data=None)
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
-            arguments[axis.path] = ContainerSketch(axis.kind, tuple(range(int(value))))
+            arguments[axis.path] = ContainerSpec(axis.kind, tuple(range(int(value))))
             arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.families.precomputing import ReadExpressions
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, Path, TensorSpec
 from jupyter_graphbreak.report.guards import plain_guard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Sketch
+    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, Spec
 
 #: At most this many pairs of arguments are compared.
 _MAX_PAIRS = 500
@@ -120,19 +120,19 @@ class OtherVariation:
     kind: OtherKind
     values: tuple[Any, ...]
 
-    def selection(self, sketch: Sketch) -> Any:
-        """Return the part of a sketch that decides which program is compiled; ``None`` if it is unknown."""
-        match self.kind, sketch:
+    def selection(self, spec: Spec) -> Any:
+        """Return the part of a spec that decides which program is compiled; ``None`` if it is unknown."""
+        match self.kind, spec:
             case (("flag" | "text"), _):
-                return sketch
+                return spec
             case "none", _:
-                return sketch is None
-            case "rank", TensorSketch():
-                return len(sketch.shape)
-            case "dtype", TensorSketch():
-                return sketch.dtype
-            case "requires_grad", TensorSketch():
-                return sketch.requires_grad
+                return spec is None
+            case "rank", TensorSpec():
+                return len(spec.shape)
+            case "dtype", TensorSpec():
+                return spec.dtype
+            case "requires_grad", TensorSpec():
+                return spec.requires_grad
         return None
 
     def __str__(self) -> str:
@@ -175,45 +175,42 @@ class Variations:
 
 def find_variations(calls: Sequence[SeenCall]) -> Variations:
     """Return the variations between calls."""
-    by_path: dict[Path, list[Sketch]] = {}
+    by_path: dict[Path, list[Spec]] = {}
     for call in calls:
-        for path, sketch in call.values.items():
-            by_path.setdefault(path, []).append(sketch)
+        for path, spec in call.values.items():
+            by_path.setdefault(path, []).append(spec)
     sizes: list[Size] = []
     numbers: list[Number] = []
     others: list[OtherVariation] = []
-    optional = {path for path, sketches in by_path.items() if any(sketch is None for sketch in sketches)}
-    for path, sketches in by_path.items():
-        tensors = [sketch for sketch in sketches if sketch is not None]
-        if tensors and all(isinstance(sketch, TensorSketch) for sketch in tensors):
+    optional = {path for path, specs in by_path.items() if any(spec is None for spec in specs)}
+    for path, specs in by_path.items():
+        tensors = [spec for spec in specs if spec is not None]
+        if tensors and all(isinstance(spec, TensorSpec) for spec in tensors):
             sizes += _varied_sizes(path, tensors, next((part for part in _paths_to(path) if part in optional), None))
             others += _varied_kinds(path, tensors)
             others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
-        elif all(type(sketch) in {int, float} for sketch in sketches):
-            if len(set(sketches)) > 1:
+        elif all(type(spec) in {int, float} for spec in specs):
+            if len(set(specs)) > 1:
                 container_type, length = _replaced_container(path, by_path)
                 is_fixed = any(_is_partial(by_path.get(part, [None])[0]) for part in _paths_to(path))
-                numbers.append(Number(path, tuple(sketches), container_type, length, is_fixed))
+                numbers.append(Number(path, tuple(specs), container_type, length, is_fixed))
         else:
-            others += _other_variations(path, sketches)
-    caches = (path for path, sketches in by_path.items() if any(map(_is_growing_cache, sketches)))
+            others += _other_variations(path, specs)
+    caches = (path for path, specs in by_path.items() if any(map(_is_growing_cache, specs)))
     lists = tuple(_varied_lists(calls))
     return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
 def readings(calls: Sequence[SeenCall], varied: Variations) -> ReadExpressions:
     """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
-    values = {path: sketch for call in reversed(calls) for path, sketch in call.values.items()}
+    values = {path: spec for call in reversed(calls) for path, spec in call.values.items()}
     object_paths = {
-        part
-        for path, sketch in values.items()
-        if isinstance(sketch, TensorSketch | OpaqueSketch)
-        for part in _paths_to(path)
+        part for path, spec in values.items() if isinstance(spec, TensorSpec | OpaqueSpec) for part in _paths_to(path)
     }
     selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
     return ReadExpressions(
         frozenset(str(path) for path in values if path not in object_paths),
-        frozenset(str(path) for path, sketch in values.items() if isinstance(sketch, TensorSketch)),
+        frozenset(str(path) for path, spec in values.items() if isinstance(spec, TensorSpec)),
         frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),
     )
 
@@ -221,7 +218,7 @@ def readings(calls: Sequence[SeenCall], varied: Variations) -> ReadExpressions:
 def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
     """Yield the lists and tuples of numbers in arguments whose contents differ between calls."""
     for path, first in (calls[0].arguments if calls else {}).items():
-        if not isinstance(first, ContainerSketch) or first.kind not in {list, tuple}:
+        if not isinstance(first, ContainerSpec) or first.kind not in {list, tuple}:
             continue
         contents = [_numbers_in(call, path) for call in calls if path in call.arguments]
         if None not in contents and len(set(contents)) > 1:
@@ -230,25 +227,25 @@ def _varied_lists(calls: Sequence[SeenCall]) -> Iterator[NumberList]:
 
 def _numbers_in(call: SeenCall, path: Path) -> tuple[float, ...] | None:
     """Return the contents of a list or tuple of numbers; ``None`` for anything else."""
-    sketch = call.arguments[path]
-    if not isinstance(sketch, ContainerSketch) or sketch.kind not in {list, tuple}:
+    spec = call.arguments[path]
+    if not isinstance(spec, ContainerSpec) or spec.kind not in {list, tuple}:
         return None
-    values = [call.arguments.get(path.into("item", index)) for index in sketch.keys]
+    values = [call.arguments.get(path.into("item", index)) for index in spec.keys]
     numbers = tuple(value for value in values if isinstance(value, int | float) and not isinstance(value, bool))
     return numbers if len(numbers) == len(values) else None
 
 
-def _is_growing_cache(sketch: Sketch) -> bool:
+def _is_growing_cache(spec: Spec) -> bool:
     """Return whether a value is a cache of transformers whose length is not fixed."""
-    if not isinstance(sketch, OpaqueSketch) or not sketch.kind.__module__.startswith("transformers."):
+    if not isinstance(spec, OpaqueSpec) or not spec.kind.__module__.startswith("transformers."):
         return False
-    return "Cache" in sketch.kind.__name__ and "Static" not in sketch.kind.__name__
+    return "Cache" in spec.kind.__name__ and "Static" not in spec.kind.__name__
 
 
 def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
     """Yield the pairs of arguments that are the same tensor in some calls, and two tensors in others."""
     by_call = [
-        {path: value.number for path, value in call.arguments.items() if isinstance(value, TensorSketch)}
+        {path: value.number for path, value in call.arguments.items() if isinstance(value, TensorSpec)}
         for call in calls
     ]
     paths = [path for path in (by_call[0] if by_call else ()) if all(path in numbers for numbers in by_call)]
@@ -257,17 +254,17 @@ def _varied_aliases(calls: Sequence[SeenCall]) -> Iterator[tuple[Path, Path]]:
             yield one, other
 
 
-def _replaced_container(path: Path, by_path: dict[Path, list[Sketch]]) -> tuple[type | None, int]:
+def _replaced_container(path: Path, by_path: dict[Path, list[Spec]]) -> tuple[type | None, int]:
     """Return the class and the length of the list or tuple to replace, if a number is in one."""
     container = by_path.get(Path(path.root, path.steps[:-1]), [None])[0] if path.steps else None
-    if not isinstance(container, ContainerSketch):
+    if not isinstance(container, ContainerSpec):
         return None, 0
     is_replaced = container.kind is tuple or (container.kind is list and path.root.kind == "argument")
     return (container.kind, len(container.keys)) if is_replaced else (None, 0)
 
 
-def _is_partial(sketch: Sketch) -> bool:
-    return isinstance(sketch, ContainerSketch) and sketch.kind is functools.partial
+def _is_partial(spec: Spec) -> bool:
+    return isinstance(spec, ContainerSpec) and spec.kind is functools.partial
 
 
 def _paths_to(path: Path) -> Iterator[Path]:
@@ -276,18 +273,18 @@ def _paths_to(path: Path) -> Iterator[Path]:
         yield Path(path.root, path.steps[:count])
 
 
-def _varied_sizes(path: Path, sketches: list[TensorSketch], optional: Path | None) -> list[Size]:
-    if len({len(sketch.shape) for sketch in sketches}) > 1:
+def _varied_sizes(path: Path, specs: list[TensorSpec], optional: Path | None) -> list[Size]:
+    if len({len(spec.shape) for spec in specs}) > 1:
         return []
-    shapes = list(zip(*(sketch.shape for sketch in sketches), strict=True))
+    shapes = list(zip(*(spec.shape for spec in specs), strict=True))
     return [Size(path, dim, values, optional) for dim, values in enumerate(shapes) if len(set(values)) > 1]
 
 
-def _varied_kinds(path: Path, sketches: list[TensorSketch]) -> list[OtherVariation]:
+def _varied_kinds(path: Path, specs: list[TensorSpec]) -> list[OtherVariation]:
     properties: dict[OtherKind, list[Any]] = {
-        "rank": [len(sketch.shape) for sketch in sketches],
-        "dtype": [sketch.dtype for sketch in sketches],
-        "requires_grad": [sketch.requires_grad for sketch in sketches],
+        "rank": [len(spec.shape) for spec in specs],
+        "dtype": [spec.dtype for spec in specs],
+        "requires_grad": [spec.requires_grad for spec in specs],
     }
     return [
         OtherVariation(path, kind, tuple(dict.fromkeys(values)))
@@ -296,25 +293,24 @@ def _varied_kinds(path: Path, sketches: list[TensorSketch]) -> list[OtherVariati
     ]
 
 
-def _other_variations(path: Path, sketches: list[Sketch]) -> list[OtherVariation]:
-    distinct: list[Sketch] = []
-    for sketch in sketches:
-        if not any(type(sketch) is type(earlier) and sketch == earlier for earlier in distinct):
-            distinct.append(sketch)
+def _other_variations(path: Path, specs: list[Spec]) -> list[OtherVariation]:
+    distinct: list[Spec] = []
+    for spec in specs:
+        if not any(type(spec) is type(earlier) and spec == earlier for earlier in distinct):
+            distinct.append(spec)
     is_new_each_time = (
-        all(isinstance(sketch, OpaqueSketch) for sketch in sketches)
-        and len({sketch.identity for sketch in sketches}) == len(sketches) > 1
+        all(isinstance(spec, OpaqueSpec) for spec in specs) and len({spec.identity for spec in specs}) == len(specs) > 1
     )
     if len(distinct) == 1 and not is_new_each_time:
         return []
     kind: OtherKind
-    if any(sketch is None for sketch in distinct):
+    if any(spec is None for spec in distinct):
         kind = "none"
-    elif all(isinstance(sketch, bool) for sketch in distinct):
+    elif all(isinstance(spec, bool) for spec in distinct):
         kind = "flag"
-    elif all(isinstance(sketch, str | enum.Enum) for sketch in distinct):
+    elif all(isinstance(spec, str | enum.Enum) for spec in distinct):
         kind = "text"
-    elif all(isinstance(sketch, ContainerSketch) for sketch in distinct):
+    elif all(isinstance(spec, ContainerSpec) for spec in distinct):
         kind = "length"
     else:
         kind = "kind"

@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
-from jupyter_graphbreak.experiments.trial.seen_calls import TensorSketch, state_roots
+from jupyter_graphbreak.experiments.trial.seen_calls import TensorSpec, state_roots
 from jupyter_graphbreak.recording.targets import closure_values
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_c
             not is_plain
             or path not in earlier_call.state
             or earlier_call.state[path] == value
-            or isinstance(earlier_call.state[path], TensorSketch)
+            or isinstance(earlier_call.state[path], TensorSpec)
         ):
             continue
         is_named = path.root.kind in {"argument", "module"}  # containers are written where they are passed

@@ -149,7 +149,7 @@ class KeptEntries:
         self.left_out: list[str] = []
         #: Observed effects outside the copied objects; entries that have them are not kept.
         self.effects: list[ObservedEffect] = []
-        #: Sketches of all calls; ``entries`` has only the first of each entry.
+        #: Specs of all calls; ``entries`` has only the first of each entry.
         self.seen = SeenCalls()
         self._keys: list[tuple[Entry, Any]] = []
         #: The first calls whose results have NaN, by the keys of entries: their numbers, and copies.

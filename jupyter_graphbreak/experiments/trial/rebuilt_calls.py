@@ -1,4 +1,4 @@
-"""Rebuild the arguments of a recorded call from their sketches."""
+"""Rebuild the arguments of a recorded call from their specs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSketch, OpaqueSketch, Path, Root, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, Path, Root, TensorSpec
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class RecordedCall(Protocol):
 
     @property
     def arguments(self) -> Mapping[Path, Any] | None:
-        """The sketches of the call's arguments by place."""
+        """The specs of the call's arguments by place."""
 
     @property
     def keywords(self) -> frozenset[str]:
@@ -43,26 +43,20 @@ class RecordedCall(Protocol):
 
 
 def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
-    """Return whether the arguments of a call can be made from its sketches and the first call's arguments."""
-    for path, sketch in call.arguments.items():
+    """Return whether the arguments of a call can be made from its specs and the first call's arguments."""
+    for path, spec in call.arguments.items():
         original = first.arguments.get(path)
-        if isinstance(sketch, OpaqueSketch) and not (
-            isinstance(original, OpaqueSketch) and _can_stand_for(original, sketch)
-        ):
+        if isinstance(spec, OpaqueSpec) and not (isinstance(original, OpaqueSpec) and _can_stand_for(original, spec)):
             return False
-        is_rebuilt = isinstance(sketch, ContainerSketch) and issubclass(
-            sketch.kind, list | tuple | dict | functools.partial
-        )
-        if isinstance(sketch, ContainerSketch) and not is_rebuilt and original != sketch:
+        is_rebuilt = isinstance(spec, ContainerSpec) and issubclass(spec.kind, list | tuple | dict | functools.partial)
+        if isinstance(spec, ContainerSpec) and not is_rebuilt and original != spec:
             return False
     return True
 
 
-def _can_stand_for(original: OpaqueSketch, sketch: OpaqueSketch) -> bool:
+def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    return original.kind is sketch.kind and (
-        original.identity == sketch.identity or not issubclass(sketch.kind, _CALLABLES)
-    )
+    return original.kind is spec.kind and (original.identity == spec.identity or not issubclass(spec.kind, _CALLABLES))
 
 
 def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
@@ -99,41 +93,41 @@ def _without_signature(named: Mapping[str, Any]) -> Arguments:
 
 
 def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_arguments: Arguments) -> Arguments:
-    """Return the arguments of a call, made from their sketches and from the arguments of the first call.
+    """Return the arguments of a call, made from their specs and from the arguments of the first call.
 
     Raises
     ------
     CannotRebuildError
         If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
-    sketches = recorded.arguments or {}
+    specs = recorded.arguments or {}
     first_values = first_arguments.named(call)
     tensors: dict[int, torch.Tensor] = {}
 
     def build(path: Path, original: Any) -> Any:
-        sketch = sketches[path]
-        match sketch:
-            case TensorSketch():
-                if sketch.number not in tensors:
-                    tensors[sketch.number] = tensor_of(sketch, original)
-                return tensors[sketch.number]
-            case ContainerSketch():
-                return _built_container(sketch, path, original, build)
-            case OpaqueSketch():
-                if type(original) is not sketch.kind:
+        spec = specs[path]
+        match spec:
+            case TensorSpec():
+                if spec.number not in tensors:
+                    tensors[spec.number] = tensor_of(spec, original)
+                return tensors[spec.number]
+            case ContainerSpec():
+                return _built_container(spec, path, original, build)
+            case OpaqueSpec():
+                if type(original) is not spec.kind:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
                 return original
-        return sketch
+        return spec
 
     defaults = default_values(call)
     names = [
         path.root.name
-        for path, sketch in sketches.items()
+        for path, spec in specs.items()
         if not path.steps
         # A frame has the defaults of arguments that the call left out, but passing them would recompile a wrapper.
         and not (
             path.root.name in defaults.keys() - first_values.keys() - recorded.keywords
-            and sketch is defaults[path.root.name]
+            and spec is defaults[path.root.name]
         )
     ]
     built = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
@@ -142,45 +136,45 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
     return bound_arguments(call, built, recorded.keywords)
 
 
-def _built_container(sketch: ContainerSketch, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
-    cls = sketch.kind
+def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
+    cls = spec.kind
     if cls is functools.partial:
-        func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys)
+        func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)
         return functools.partial(func, *args, **keywords)
     if hasattr(cls, "_fields"):
-        return cls(*(build(path.into("attribute", key), getattr(original, key, None)) for key in sketch.keys))
+        return cls(*(build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys))
     if dataclasses.is_dataclass(cls) and type(original) is cls:
         built = copy.copy(original)
-        for key in sketch.keys:
+        for key in spec.keys:
             object.__setattr__(built, key, build(path.into("attribute", key), getattr(original, key, None)))
         return built
     if issubclass(cls, list | tuple):
         originals = [
             original[index] if is_instance(original, list | tuple) and index < len(original) else None
-            for index in sketch.keys
+            for index in spec.keys
         ]
-        return cls(build(path.into("item", index), part) for index, part in zip(sketch.keys, originals, strict=True))
+        return cls(build(path.into("item", index), part) for index, part in zip(spec.keys, originals, strict=True))
     if cls is dict:
         original_items = original if is_instance(original, dict) else {}
-        return {key: build(path.into("item", key), original_items.get(key)) for key in sketch.keys}
+        return {key: build(path.into("item", key), original_items.get(key)) for key in spec.keys}
     if type(original) is cls:
         return original
     raise CannotRebuildError(f"{path} is an object that cannot be created again")
 
 
-def tensor_of(sketch: TensorSketch, original: Any) -> torch.Tensor:
-    """Return a tensor for a sketch: the sketch's data, resized data of the first call's tensor, or random numbers."""
+def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
+    """Return a tensor for a spec: the spec's data, resized data of the first call's tensor, or random numbers."""
     with torch.no_grad():
-        if sketch.data is not None:
-            tensor = sketch.data.clone()
-        elif is_instance(original, torch.Tensor) and original.dtype == sketch.dtype:
-            tensor = resized(original.detach(), sketch.shape)
-        elif sketch.dtype.is_floating_point:
+        if spec.data is not None:
+            tensor = spec.data.clone()
+        elif is_instance(original, torch.Tensor) and original.dtype == spec.dtype:
+            tensor = resized(original.detach(), spec.shape)
+        elif spec.dtype.is_floating_point:
             generator = torch.Generator().manual_seed(0)
-            tensor = torch.randn(sketch.shape, generator=generator).to(sketch.device, sketch.dtype)
+            tensor = torch.randn(spec.shape, generator=generator).to(spec.device, spec.dtype)
         else:
-            tensor = torch.zeros(sketch.shape, dtype=sketch.dtype, device=sketch.device)
-    return tensor.requires_grad_(sketch.requires_grad)
+            tensor = torch.zeros(spec.shape, dtype=spec.dtype, device=spec.device)
+    return tensor.requires_grad_(spec.requires_grad)
 
 
 def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Remember the calls of an entry as sketches: sizes, kinds and numbers, with the data of small tensors only."""
+"""Remember the calls of an entry as specs: sizes, kinds and numbers, with the data of small tensors only."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Path(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TensorSketch:
+class TensorSpec:
     """Facts about a tensor; ``number`` is the same for the same tensor within a call, and ``data`` is a copy."""
 
     shape: tuple[int, ...]
@@ -105,7 +105,7 @@ class TensorSketch:
 
 
 @dataclass(frozen=True)
-class ContainerSketch:
+class ContainerSpec:
     """The kind of a container, with the keys of its items."""
 
     kind: type
@@ -113,7 +113,7 @@ class ContainerSketch:
 
 
 @dataclass(frozen=True)
-class OpaqueSketch:
+class OpaqueSpec:
     """A value for which only the type is known; functions that close over equal values have the same ``identity``."""
 
     kind: type
@@ -121,7 +121,7 @@ class OpaqueSketch:
 
 
 #: A plain value, a tensor, a container or something else.
-Sketch = Any
+Spec = Any
 
 
 class CallSite(NamedTuple):
@@ -150,9 +150,9 @@ class SeenCall:
     Parameters
     ----------
     arguments : dict
-        The sketches of the arguments and of their parts, by place.
+        The specs of the arguments and of their parts, by place.
     state : dict or None
-        The sketches of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
+        The specs of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
         were not examined.
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
@@ -160,15 +160,15 @@ class SeenCall:
         The modes of the call; ``None`` for those of the first call.
     """
 
-    arguments: dict[Path, Sketch]
-    state: dict[Path, Sketch] | None
+    arguments: dict[Path, Spec]
+    state: dict[Path, Spec] | None
     site: CallSite | None
     keywords: frozenset[str] = frozenset()
     modes: CallModes | None = None
 
     @property
-    def values(self) -> dict[Path, Sketch]:
-        """All sketches by place."""
+    def values(self) -> dict[Path, Spec]:
+        """All specs by place."""
         return {**self.arguments, **(self.state or {})}
 
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
@@ -206,8 +206,8 @@ class SeenCalls:
             return
         given_arguments = Arguments(*started.args, **started.kwargs)
         examines_state = self._totals[key] <= (_MAX_WITH_STATE if key in self._recompiled else _MAX_WITH_STATE_AT_FIRST)
-        arguments = sketch_arguments(started.call, given_arguments)
-        state = sketch_state(started.call, given_arguments) if examines_state else None
+        arguments = spec_arguments(started.call, given_arguments)
+        state = spec_state(started.call, given_arguments) if examines_state else None
         seen_call = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
         self._current[get_ident()] = started, seen_call
         signature = started.modes, tuple(seen_call.values.items())
@@ -233,12 +233,12 @@ class SeenCalls:
         if seen_call is None:
             if len(calls) >= _MAX_COMPILED:
                 return
-            arguments = sketch_arguments(started.call, given_arguments)
+            arguments = spec_arguments(started.call, given_arguments)
             seen_call = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
         if seen_call.state is None:
-            seen_call.state = sketch_state(started.call, given_arguments)
+            seen_call.state = spec_state(started.call, given_arguments)
         if not any(seen_call is known_call for known_call in calls):
-            # Keep it even if it looks like an earlier call: it may have changed something that a sketch lacks.
+            # Keep it even if it looks like an earlier call: it may have changed something that a spec lacks.
             self._add_call(key, started, seen_call)
 
     def note_end(self) -> None:
@@ -269,9 +269,9 @@ class SeenCalls:
                     copies[ident] = tensor.detach().clone()
         for path, value in _argument_parts(started):
             if id(value) in numbers:
-                sketch = seen_call.arguments[path]
+                spec = seen_call.arguments[path]
                 seen_call.arguments[path] = dataclasses.replace(
-                    sketch, number=numbers[id(value)], data=copies.get(id(value))
+                    spec, number=numbers[id(value)], data=copies.get(id(value))
                 )
         seen_call.site = _site_of(started)
         self._by_key[key].append(seen_call)
@@ -320,41 +320,41 @@ def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
         yield from parts(value, Path(Root("argument", name)))
 
 
-def sketch_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
-    """Return the sketches of arguments and their parts, by place; parameters with the default ``None`` are included."""
+def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
+    """Return the specs of arguments and their parts, by place; parameters with the default ``None`` are included."""
     absent = {name: None for name, default in default_values(call).items() if default is None}
     named = absent | arguments.named(call)
     return {
-        path: sketch(value)
+        path: spec(value)
         for name, argument in named.items()
         for path, value in parts(argument, Path(Root("argument", name)))
     }
 
 
-def sketch_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Sketch]:
-    """Return the sketches of the plain values and the tensors that a callable reads besides its arguments."""
-    sketches: dict[Path, Sketch] = {}
+def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
+    """Return the specs of the plain values and the tensors that a callable reads besides its arguments."""
+    specs: dict[Path, Spec] = {}
     for root, place in state_roots(call, arguments).items():
         for path, value in parts(place.read(), Path(root), enters_objects=True):
             if is_instance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
-                sketches[path] = sketch(value)
-        if len(sketches) > _MAX_VALUES:
+                specs[path] = spec(value)
+        if len(specs) > _MAX_VALUES:
             break
-    return sketches
+    return specs
 
 
-def sketch(value: Any) -> Sketch:
+def spec(value: Any) -> Spec:
     """Return a description of a value without the value itself, unless it is plain."""
     if (is_instance(value, _PLAIN) and type(value) in _PLAIN) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):
-        return TensorSketch(tuple(value.shape), value.dtype, value.device, value.requires_grad)
+        return TensorSpec(tuple(value.shape), value.dtype, value.device, value.requires_grad)
     keys = [step.key for step, _ in _children(value, enters_objects=False)]
     if keys or is_instance(value, list | tuple | dict):
-        return ContainerSketch(type(value), tuple(keys))
+        return ContainerSpec(type(value), tuple(keys))
     if is_instance(value, set | frozenset):
-        return ContainerSketch(type(value), (len(value),))
-    return OpaqueSketch(type(value), _identity_of(value))
+        return ContainerSpec(type(value), (len(value),))
+    return OpaqueSpec(type(value), _identity_of(value))
 
 
 def _identity_of(value: Any) -> int:

@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import (
 )
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.variations import Number, OtherVariation, Size, Variations
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSketch
+from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSpec
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.views.words.recompilation import failed_guards
 
@@ -117,7 +117,7 @@ def test_an_optimizer_that_counts_its_steps_in_python_stays_out_of_the_compiled_
     ("none", None, "is None"),
 ])  # fmt: skip
 def test_own_state_is_to_be_set_before_the_first_call(kind: OtherKind, first: Any, words: str) -> None:
-    later = TensorSketch((3,), torch.float32, torch.device("cpu"), requires_grad=False)
+    later = TensorSpec((3,), torch.float32, torch.device("cpu"), requires_grad=False)
     own = Path(Root("module", "self")).into("attribute", "v")
     for place, is_own in ((own, True), (Path(Root("argument", "x")), False)):
         varied = Variations(others=(OtherVariation(place, kind, (first, later)),))

@@ -364,6 +364,7 @@ def test_the_status_of_a_script_wins(cli: Cli, program: Path, tmp_path: Path) ->
     ]
 
 
+@pytest.mark.exhaustive
 def test_repro_writes_a_script_and_its_issue(cli: Cli, tmp_path: Path) -> None:
     program = tmp_path / "steps.py"
     program.write_text(

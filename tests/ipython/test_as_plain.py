@@ -81,7 +81,7 @@ def test_python_warns_about_a_statement_only_after_those_above_have_run(shell: S
     assert (explained.stdout.count("\n"), explained.stderr) == (plain.stdout.count("\n"), plain.stderr)
 
 
-@pytest.mark.parametrize("options", ["", "--try"])
+@pytest.mark.parametrize("options", ["", pytest.param("--try", marks=pytest.mark.exhaustive)])
 def test_python_warns_about_source_text_as_often_as_without(shell: Shell, options: str) -> None:
     cell = """def f(x):
     note = "\\d"

@@ -27,8 +27,8 @@ print(len(comm.get_comm_manager().comms), reports)
 """
 #: The maximum number of live outputs of different cells, each with a widget and its layout; fewer than for users.
 MOST = 10
-LOAD = f"""from jupyter_graphbreak.ipython.output import LiveOutputs
-LiveOutputs.__init__.__defaults__ = ({MOST},)
+LOAD = f"""from jupyter_graphbreak.ipython import output
+output._MAX_LIVE_OUTPUTS = {MOST}
 %load_ext jupyter_graphbreak"""
 
 

@@ -116,4 +116,4 @@ def test_a_compilation_that_the_limit_refused_is_not_counted() -> None:
                 compiled(torch.ones(3, 3), True, name)
     (again,) = recompilations(run.report)
     assert again.times == "recompiled (0/1), then limit reached: runs eagerly"
-    assert [guard.variation for guard in again.guards] == ["name: 'a' -> 'b'"]
+    assert [guard.variation for guard in again.guards] == ["name: 'a' -> 'b' -> different value"]

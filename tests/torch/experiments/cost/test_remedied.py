@@ -56,6 +56,7 @@ def run_of(function: Callable[..., Any], *args: object) -> Run:
     return run
 
 
+@pytest.mark.exhaustive
 def test_working_remedy_is_measured_with_the_original() -> None:
     run = run_of(three_breaks, torch.ones(4))
     code = three_breaks.__code__

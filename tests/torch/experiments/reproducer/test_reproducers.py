@@ -172,6 +172,7 @@ def helper_with_a_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
+@pytest.mark.exhaustive
 def test_redacted_script_has_no_names_and_texts(warm: ScriptRunner) -> None:
     found = reproduced(watched("error_in_a_scope"), ERROR, warm, redacted=True)
     assert found.script is not None, found.reason

@@ -28,7 +28,7 @@ def step_for(code: str | None, gb_id: str | None = None, hints: tuple[str, ...] 
         ("with self._lock:", "GB0142", "lock may be held"),
         ("loss.backward()", "GB0123", "where the compiled part ends"),
         ("optimizer.step()", "GB0147", "where the compiled part ends"),
-        ("np.random.rand(3)", "GB0033", "NumPy's generator"),
+        ("np.random.rand(3)", "GB0033", "If only NumPy can"),
         ("nn.functional.ctc_loss(y, t, n, m)", "GB0037", "custom operator"),
         ("{x, y}", "GB0222", "an order"),
         ("cache[x]", "GB0366", "keys that are constants"),

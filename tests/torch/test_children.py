@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -117,9 +118,14 @@ def spend(seconds: float) -> None:
         pass
 
 
-def test_processes_that_had_started_before_are_counted_if_they_work() -> None:
+def test_processes_that_had_started_before_are_counted_if_they_work(monkeypatch: pytest.MonkeyPatch) -> None:
     context = multiprocessing.get_context("fork")
-    with context.Pool(1) as working, context.Pool(1):
+    with context.Pool(1) as working, context.Pool(1) as idle:
+        for pool in (working, idle):
+            pool.apply(spend, (0.0,))  # the work of starting is over
+        # Other tests may have left processes, such as those of Inductor, that work at any time.
+        pids = [process.pid for process in multiprocessing.active_children()]
+        monkeypatch.setattr(psutil.Process, "children", lambda *_, **__: [psutil.Process(pid) for pid in pids])
         with capture(processes=True) as run:
             working.apply(spend, (0.5,))
         (note,) = run.report.diagnostics

@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.trial.entry import callable_name
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
 from jupyter_graphbreak.experiments.trial.memory import KeptMemory
-from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase, describe_raised
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -206,11 +206,8 @@ class Examination:
                 self.difference = (case.input, mismatch)
 
     def _run(self, program: Program, input_: Input) -> Result:
-        eager = self._eager
         self._subject.restore()
-        if input_.follows_first_input and eager.changed:
-            run(program, self._subject, self._subject.with_copies(eager.first.arguments), runs_backward=False)
-        result = run(program, self._subject, self._subject.with_copies(input_.arguments), input_.seed)
+        result = self._eager.run_after_preceding_calls(program, self._subject, input_)
         self._warned_in_runs += result.effects.warnings
         return result
 

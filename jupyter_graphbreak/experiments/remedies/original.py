@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.remedies.application import changed_function
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
 from jupyter_graphbreak.experiments.trial.inputs import Input, describe
-from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, run, sandboxed
+from jupyter_graphbreak.experiments.trial.outcome import LineLimitError, line_limit, sandboxed
 from jupyter_graphbreak.experiments.trial.places import named_tensors
 from jupyter_graphbreak.experiments.trial.reference import Reference, ReferenceCase
 from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -219,11 +219,7 @@ class Original:
         """Call a program with copies of a case's arguments, which share objects with the state as the originals do."""
         subject.restore()
         subject.assign(case.input.state)
-        if case.input.follows_first_input and self._reference.changed:
-            before = self._reference.preceding_call(case.input)
-            run(program, subject, subject.with_copies(before), runs_backward=False)
-        arguments = subject.with_copies(case.input.arguments)
-        return run(program, subject, arguments, case.input.seed, runs_backward=runs_backward)
+        return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
 
     def choose_inputs(
         self, program: Program, watched: Sequence[WatchedCondition]

@@ -63,8 +63,8 @@ class Input:
     ----------
     is_special : bool
         Whether Python values or sizes differ from those of the first input: a captured program may depend on them.
-    follows_first_input : bool
-        Whether to call the function with the first input beforehand.
+    preceding_calls : int
+        How often to call the function with the first input beforehand, if it changes state.
     seed : int
         The seed of the random generators.
     state : mapping
@@ -79,7 +79,7 @@ class Input:
     arguments: Arguments
     example: Example
     is_special: bool = False
-    follows_first_input: bool = False
+    preceding_calls: int = 0
     seed: int = 0
     state: Mapping[str, Any] = field(default_factory=dict)
     other_kind: str = ""

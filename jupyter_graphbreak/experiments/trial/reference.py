@@ -26,7 +26,7 @@ from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.report.frontends import Example, Raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
 
@@ -160,8 +160,7 @@ class Reference:
         cases: list[ReferenceCase] = []
         if given_arguments:
             inputs = [
-                Input(arguments, describe("", arguments, self.fn), follows_first_input=True)
-                for arguments in given_arguments
+                Input(arguments, describe("", arguments, self.fn), preceding_calls=1) for arguments in given_arguments
             ]
             for other in [*inputs, *self._reseeded_inputs()]:
                 with contextlib.suppress(TrialStoppedError):
@@ -224,14 +223,15 @@ class Reference:
 
     def _derive_inputs(self) -> Iterator[Input]:
         if self.changed:
-            yield replace(
-                self.base,
-                example=Example("the first input again", self.base.example.values),
-                follows_first_input=True,
-            )
+            yield self._repeated_input("the first input again", preceding_calls=1)
         yield from self._reseeded_inputs()
         others = map(self._described, other_inputs(self.base.arguments, self.fn))
-        yield from (replace(other, follows_first_input=True) for other in others)
+        yield from (replace(other, preceding_calls=1) for other in others)
+        if self.changed:  # a change may affect only later calls, such as the calls that find a cache full
+            yield self._repeated_input("the first input a fourth time", preceding_calls=3)
+
+    def _repeated_input(self, what: str, preceding_calls: int) -> Input:
+        return replace(self.base, example=Example(what, self.base.example.values), preceding_calls=preceding_calls)
 
     def _described(self, derived: Input) -> Input:
         """Describe an input that was derived from the base relative to the first input."""
@@ -266,16 +266,21 @@ class Reference:
         return seeds
 
     def _run_input(self, input_: Input) -> Result:
-        if input_.follows_first_input and self.changed:
-            self._call(self.preceding_call(input_), runs_backward=False)
-            arguments = self.subject.with_copies(input_.arguments)
-            with running_eagerly(), announced_sleep():
-                return run(self.subject.call, self.subject, arguments, input_.seed)
-        return self._call(input_.arguments, input_.seed, state=input_.state)
+        self.subject.restore()
+        self.subject.assign(input_.state)
+        with running_eagerly(), announced_sleep():
+            return self.run_after_preceding_calls(self.subject.call, self.subject, input_)
 
-    def preceding_call(self, input_: Input) -> Arguments:
-        """Return the arguments of the call that precedes the call with an input, for a function that changes state."""
-        return (self.base if input_.is_smaller else self.first).arguments
+    def run_after_preceding_calls(
+        self, program: Callable[..., Any], subject: Subject, input_: Input, *, runs_backward: bool = True
+    ) -> Result:
+        """Run a program on an input, after the input's preceding calls if the original changes state."""
+        if self.changed:
+            first_arguments = (self.base if input_.is_smaller else self.first).arguments
+            for _ in range(input_.preceding_calls):
+                run(program, subject, subject.with_copies(first_arguments), runs_backward=False)
+        arguments = subject.with_copies(input_.arguments)
+        return run(program, subject, arguments, input_.seed, runs_backward=runs_backward)
 
     def _call(
         self,
@@ -283,10 +288,8 @@ class Reference:
         seed: int = 0,
         *,
         runs_backward: bool = True,
-        state: Mapping[str, Any] | None = None,
     ) -> Result:
         self.subject.restore()
-        self.subject.assign(state or {})
         copies = self.subject.with_copies(arguments)
         with running_eagerly(), announced_sleep():
             return run(self.subject.call, self.subject, copies, seed, runs_backward=runs_backward)

@@ -195,6 +195,26 @@ def step(x):
     assert own.verdict == "works on what ran"
 
 
+@pytest.mark.parametrize(("most", "verdict"), [(2, "another result"), (100_000, "works")])
+def test_a_change_that_shows_only_in_the_third_call(judged: Judge, most: int, verdict: str) -> None:
+    text = """import torch
+
+seen = []
+
+
+def step(x):
+    seen.append(x.shape[0])
+    torch._dynamo.graph_break()
+    return x * len(seen)
+"""
+    own = judged(
+        ("    seen.append(x.shape[0])\n", f"    if len(seen) < {most}:\n        seen.append(x.shape[0])\n"),
+        ("    torch._dynamo.graph_break()\n", ""),
+        text=text,
+    )
+    assert own.verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("new", "wanted"),
     [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],

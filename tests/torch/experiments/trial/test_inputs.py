@@ -161,6 +161,8 @@ def test_reference_detects_changes_repeatability_and_randomness() -> None:
     assert (reference.changed, reference.is_repeatable, reference.is_random, seen) == ({"seen"}, True, True, [])
     assert cases[0].example().what == "the first input again"
     assert len(cases[0].expected.state["seen"]) == 2
+    assert cases[-1].example().what == "the first input a fourth time"
+    assert len(cases[-1].expected.state["seen"]) == 4
 
 
 @pytest.mark.timeout(60)

@@ -40,6 +40,11 @@ def description(fault: BaseException) -> str:
     return type(fault).__name__
 
 
+def sentence_case(activity: str) -> str:
+    """Return the beginning of a sentence with its first letter in upper case; names in it keep their case."""
+    return f"{activity[:1].upper()}{activity[1:]}"
+
+
 #: Receives the sentences about internal errors in a trial, whose own output and reports nobody sees.
 _collected_sentences: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 

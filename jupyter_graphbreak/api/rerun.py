@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults
+from jupyter_graphbreak.faults import collected_faults, description, sentence_case
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -319,17 +319,22 @@ class Rerun:
 
         An entry that is stopped before it has an effect outside its copies is left out from now on.
         """
+        from jupyter_graphbreak.experiments.trial.entry import why_copies_failed
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
         try:
             yield
         except TimeUpError:
-            self._notes.append(f"{activity.capitalize()} took too long and was stopped.")
+            self._notes.append(f"{sentence_case(activity)} took too long and was stopped.")
         except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
             if isinstance(fault, TrialStoppedError) and entry is not None:
                 self._kept.leave_out(entry, fault.effect)
                 return
-            self._notes.append(f"{activity.capitalize()} failed ({type(fault).__name__}: {fault}).")
+            if entry is not None and self.report.error is not None:
+                reason = why_copies_failed(entry, fault, self.report)
+                self._notes.append(f"{reason.removesuffix('.')}.")
+            else:
+                self._notes.append(f"{sentence_case(activity)} failed ({description(fault)}).")
 
     def _update(self, report: schema.Report) -> Report:
         """Store and return an extended report; add a note about each entry that was left out, once."""

@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults, internal_error
+from jupyter_graphbreak.faults import collected_faults, internal_error, sentence_case
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -324,7 +324,7 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
         return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *new_notes]))
     except TimeUpError:
         return Report.of(
-            _empty_report(Diagnostic("warning", f"{activity.capitalize()} took too long and was stopped."))
+            _empty_report(Diagnostic("warning", f"{sentence_case(activity)} took too long and was stopped."))
         )
     except Exception as fault:
         if not is_internal(fault):

@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 from msgspec.structs import replace
 
-from jupyter_graphbreak.faults import internal_error, suppress_faults
+from jupyter_graphbreak.faults import internal_error, sentence_case, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
 from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, deferred_interrupts
@@ -369,7 +369,7 @@ class Observation:
                     with suppress_faults(activity, self.note_fault), default_device(self._device), _silence():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
-                    self.note("warning", f"{activity.capitalize()} was interrupted.")
+                    self.note("warning", f"{sentence_case(activity)} was interrupted.")
                 rerun.report = replace(
                     rerun.report, diagnostics=[*rerun.report.diagnostics, *self._faults[fault_count:]]
                 )

@@ -39,6 +39,24 @@ _IMPLIED_BY_FULLGRAPH = ("capture_scalar_outputs", "capture_dynamic_output_shape
 _IMPLIED_SINCE_RELEASE = (2, 10)
 
 
+#: The end of Dynamo's explanation of a break at an operator that refuses its arguments: the operator's own exception.
+_OPERATOR_ERROR = re.compile(r""": got \w+\((['"])(?P<message>.*)\1\)\.?\s*$""", re.DOTALL)
+#: The beginning of the message of ``view`` for a tensor that is not contiguous.
+_CANNOT_VIEW = "Cannot view a tensor"
+
+
+def advice_on_operator_error(explanation: str) -> str | None:
+    """Return what to do about an operator that refuses its arguments; ``None`` if there is no such operator."""
+    match = _OPERATOR_ERROR.search(explanation)
+    if match is None:
+        return None
+    message = " ".join(match["message"].replace("\\n", " ").split()).rstrip(".!")
+    change = (
+        "call reshape instead of view" if message.startswith(_CANNOT_VIEW) else "correct the arguments of this call"
+    )
+    return f"{change}; most likely it also fails without torch.compile ({message})"
+
+
 def manual_step_of_hints(hints: Iterable[str]) -> str | None:
     """Return the decision that the hints of a break leave to a person; ``None`` if they leave none."""
     hints = list(hints)

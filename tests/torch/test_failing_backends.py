@@ -77,6 +77,29 @@ def test_an_operation_that_only_the_backend_cannot_trace_is_one_break_with_a_set
     assert torch.equal(model.weight.grad, torch.full((2,), 2.0))
 
 
+def test_the_place_of_a_failure_is_the_operation_that_the_backend_could_not_run() -> None:
+    class RefusesSums(torch.fx.Interpreter):
+        def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+            if target == "sum":
+                raise ValueError("no sums")
+            return super().call_method(target, args, kwargs)
+
+    def run_graph(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        RefusesSums(graph).run(*inputs)
+
+    def total(x: torch.Tensor) -> torch.Tensor:
+        return x.sum()
+
+    def mean(x: torch.Tensor) -> torch.Tensor:
+        y = total(x.relu())
+        return y / x.numel()
+
+    with jupyter_graphbreak.capture() as run, pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+        torch.compile(mean, backend=run_graph)(torch.ones(2))
+    (break_,) = run.report.breaks
+    assert [place.code for place in break_.stack[-2:]] == ["y = total(x.relu())", "return x.sum()"]
+
+
 def test_an_internal_error_of_dynamo_is_the_break_that_ended_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: Any, **__: Any) -> Any:
         raise AttributeError("'method' object has no attribute '__dict__'")

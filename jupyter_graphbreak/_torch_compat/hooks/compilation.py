@@ -26,6 +26,7 @@ from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import (
     line_at,
     program_stack,
     stack_entries,
+    stack_of_operation,
     tracing_stack,
     with_positions,
 )
@@ -178,7 +179,7 @@ def watch_failures(observer: Observer) -> AbstractContextManager[None]:
             type=exception_name(error),
             gb_type=gb_type(error),
             message=str(error),
-            stack=stack_entries(getattr(error, "real_stack", None)),
+            stack=stack_of_operation(str(error)) or stack_entries(getattr(error, "real_stack", None)),
             above=program_stack(),
             error_on_graph_break=setting,
             fullgraph=one_graph,

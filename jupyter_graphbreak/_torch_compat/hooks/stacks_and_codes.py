@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The message of torch before 2.11 for a call of a function that calls ``torch._dynamo.skip_frame()``.
 _SKIPPED_INLINING = re.compile(r"SKIPPED INLINING .*?>: .*(?P<call>`torch\._dynamo\.skip_frame\(\)`)", re.DOTALL)
+#: A frame of a printed traceback.
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
 #: The live code objects that were seen, by address: a reference and a unique number.
 _NUMBERED: dict[int, tuple[weakref.ref[CodeType], int]] = {}
 _code_numbers = itertools.count(1)
@@ -120,6 +122,15 @@ def stack_entries(stack: Iterable[Any] | None) -> list[StackEntry]:
         )
         for entry in stack or ()
     ]
+
+
+def stack_of_operation(message: str) -> list[StackEntry]:
+    """Return the stack of the operation on which a backend failed, outermost first; empty if a message names none.
+
+    ``torch.fx.Interpreter`` appends this stack to the message of an exception that an operation of a graph raises.
+    """
+    _, _, traceback = message.partition("\nOriginal traceback:\n")
+    return [StackEntry(match["file"], int(match["line"]), match["function"]) for match in _FRAME.finditer(traceback)]
 
 
 def tracing_stack() -> Any:

@@ -21,7 +21,7 @@ from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import RANK, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialRunner
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
-from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name
+from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why_copies_failed
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
@@ -205,7 +205,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 continue
             on_status(f"to repeat {entry.function} on copies")
             with entry.set_up():
-                runner = _runner_or_reason(entry, entry_end, kept_entries, compile_text, find_cell)
+                runner = _runner_or_reason(entry, report, entry_end, kept_entries, compile_text, find_cell)
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
@@ -239,6 +239,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
 
 def _runner_or_reason(
     entry: Entry,
+    report: Report,
     end: float,
     kept_entries: KeptEntries,
     compile_text: Callable[[str, str], list[CodeType]],
@@ -254,7 +255,7 @@ def _runner_or_reason(
         kept_entries.leave_out(entry, stopped.effect)
         return f"{entry.function} was not run again: it {stopped.effect.what}"
     except Exception as error:  # noqa: BLE001 - the function itself fails, or a copy lacks what it needs
-        return f"{entry.function} could not run again on copies ({type(error).__name__}: {error})"
+        return why_copies_failed(entry, error, report)
 
 
 def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:

@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall, SeenCalls,
 from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import limit_compilations
+from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.recording.targets import own_codes, reachable_objects
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.memory import Twin
     from jupyter_graphbreak.experiments.trial.side_effects import ObservedEffect
     from jupyter_graphbreak.experiments.trial.state_parts import StateChange
+    from jupyter_graphbreak.report.schema import Report
 
 #: The maximum number of kept calls that only reuse code compiled for other calls.
 _MAX_REUSING_CALLS = 16
@@ -390,6 +392,13 @@ def callable_name(call: Any) -> str:
     call = getattr(call, "func", call)
     name = getattr(call, "__qualname__" if hasattr(call, "__code__") else "__name__", type(call).__name__)
     return str(name).rpartition("<locals>.")[2]
+
+
+def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
+    """Return a sentence about an entry whose uncompiled call on copies raised an error."""
+    if run.error is not None:
+        return f"{entry.function} also fails without torch.compile: {description(error)}"
+    return f"{entry.function} could not run again on copies ({description(error)})"
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:

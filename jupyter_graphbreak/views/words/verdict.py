@@ -82,7 +82,8 @@ def verdict(report: Report) -> RunVerdict:
 def why_untried(report: Report, remedies: BreakRemedies) -> str:
     """Return why no change was tried for a break; empty if the verdict or the note on side effects gives the reason."""
     reason = one_line(remedies.why_untried)
-    shown_text = f"{verdict(report).text} {not_run_again_sentence(report)}"
+    notes = " ".join(diagnostic.message for diagnostic in report.diagnostics)
+    shown_text = f"{verdict(report).text} {not_run_again_sentence(report)} {one_line(notes)}"
     is_effect = any(one_line(effect.what) in reason for effect in report.effects or [])
     return "" if is_effect or reason in {INTERRUPTED, NO_TIME} or _as_sentence(reason) in shown_text else reason
 

@@ -43,3 +43,24 @@ def test_hints_of_pytorch_stay_whole_and_follow() -> None:
     hint = "Do this,\nand then that, until it is done."
     given = advise(Cause("something new", "GB9999", hints=[hint, "This graph break is fundamental - it"]), None)
     assert [each.text for each in given] == [hint]
+
+
+@pytest.mark.parametrize(
+    ("gb_id", "error", "step"),
+    [
+        (
+            "GB4315",
+            "RuntimeError('a and b must have same reduction dim, but got [4, 7] X [4, 7].')",
+            "the arguments of",
+        ),
+        ("GB4315", "ValueError('Cannot view a tensor with shape (4, 7) as a tensor with shape (28,)!')", "reshape"),
+        ("GB0112", "TypeError(\"add(): argument 'other' must be Tensor\")", "the arguments of"),
+    ],
+)
+def test_advice_on_an_operator_that_refuses_its_arguments_repeats_its_message(
+    gb_id: str, error: str, step: str
+) -> None:
+    explanation = f"Dynamo failed to run FX node with fake tensors: call_method f(*(FakeTensor(...))): got {error}"
+    first, *_ = advise(Cause("type", gb_id, explanation=explanation), None)
+    assert step in first.text
+    assert error.partition("(")[2][1:-3] in first.text

@@ -563,3 +563,21 @@ def test_entries_are_instances_if_they_have_the_same_code() -> None:
     assert group_instances([functions[0], other, functions[1]]) == [functions, [other]]
     check = check_instances(functions, check_entry(other).report).check
     assert (check.equal, check.instances) == (True, 2)
+
+
+def test_an_operator_that_also_fails_in_eager_code_is_no_wrong_result() -> None:
+    @torch.compile(backend="eager")
+    def multiply(x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        torch._dynamo.graph_break()
+        return y @ x
+
+    with pytest.raises(RuntimeError), jupyter_graphbreak.capture(entries=True) as run:
+        multiply(torch.ones(2, 3))
+    run.try_remedies()
+    run.measure()
+    report = run.check()
+    assert [check.equal for check in report.check or []] == [True] * len(report.check or [])
+    (note,) = [diagnostic.message for diagnostic in report.diagnostics]
+    assert note.startswith("multiply also fails without torch.compile: RuntimeError: mat1 and mat2 shapes")
+    assert "not tried" not in report.to_text()

@@ -399,7 +399,10 @@ def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
-        sentences.append((check_sentence(report, check), "good" if check.equal else "bad"))
+        alike = [other for other in checks if other == check]  # such as a call with gradients and a call without
+        if check.equal and check is not alike[0]:
+            continue
+        sentences.append((check_sentence(report, check, len(alike)), "good" if check.equal else "bad"))
         sentences += [(sentence, "note") for sentence in restoring_sentences(check)]
     return _sentence_section("check", "Correctness", sentences)
 

@@ -447,13 +447,21 @@ def restoring_sentences(check: Check) -> list[str]:
     return [f"The result stays wrong with {and_list([f'`{one_line(trial.change)}`' for trial in check.restored_by])}"]
 
 
-def check_sentence(report: Report, check: Check) -> str:
-    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend"."""
+def check_sentence(report: Report, check: Check, compared_calls: int = 1) -> str:
+    """Describe whether a result is right: "wrong: step ..., from graph B, line 14 (mul), introduced by the backend".
+
+    Parameters
+    ----------
+    compared_calls : int
+        The number of calls whose comparison gave the same check.
+    """
     if check.equal:
         instances = f" ({check.instances} instances)" if check.instances > 1 else ""
         words = f"right: {check.function}{instances} compiled with {check.backend}"
-        compared = f" ({'1 call of each' if instances else f'1 of {check.calls} calls'} was compared)"
-        return f"{words} gives the same values and gradients as eager{compared if check.calls > 1 else ''}"
+        calls = "1 call of each" if instances else f"{compared_calls} of {check.calls} calls"
+        compared = f" ({calls} {'was' if compared_calls == 1 else 'were'} compared)"
+        is_partial = check.calls > (1 if instances else compared_calls)
+        return f"{words} gives the same values and gradients as eager{compared if is_partial else ''}"
     first = check.first
     words = f"{'wrong' if check.is_result_wrong else 'different'}: {check.function} compiled with {check.backend}"
     if first is not None:

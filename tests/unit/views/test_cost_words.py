@@ -171,6 +171,8 @@ def test_check_sentences() -> None:
     assert check_sentence(report, right) == all_right
     several_calls = replace(right, calls=3)
     assert check_sentence(report, several_calls) == f"{all_right} (1 of 3 calls was compared)"
+    assert check_sentence(report, several_calls, 2) == f"{all_right} (2 of 3 calls were compared)"
+    assert check_sentence(report, several_calls, 3) == all_right
     assert check_sentence(report, replace(several_calls, instances=2)).endswith(" (1 call of each was compared)")
     assert check_sentence(report, wrong) == (
         "wrong: step compiled with inductor, from graph B, line 15 (truediv), introduced by the backend: "

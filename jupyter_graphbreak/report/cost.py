@@ -27,8 +27,8 @@ def may_be_equal(one: Spread, other: Spread) -> bool:
     """Return whether two medians may be equal, so that their difference is too small to measure.
 
     The uncertainty of a median is about 1.57 times the interquartile range divided by the square root of the number of
-    runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ with a probability
-    of 95%.
+    runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ at a confidence
+    level of about 95%.
     """
     uncertainty = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
     return abs(one.median_us - other.median_us) <= uncertainty
@@ -424,7 +424,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
     cache : {"hit", "miss", "bypass", "off"}
         The state of AOTAutograd's cache. ``bypass``: it cannot keep the graph, so every start compiles it.
     reason : str or None
-        Why the graph is not in the cache, in PyTorch's words; or why only its code is not in Inductor's cache.
+        Why the graph is not in the cache; or why only its code is not in inductor's cache.
     location : Location or None
         The operation that makes PyTorch bypass the cache.
     """

@@ -25,7 +25,7 @@ class Example(msgspec.Struct, frozen=True):
     Parameters
     ----------
     what : str
-        How it was derived ("x negated"); empty for arguments given by the user.
+        How it was derived ("x negated"), or "the first input"; empty for further arguments given by the user.
     values : str
         Its values, if they are short.
     raised : Raised or None
@@ -51,7 +51,7 @@ class Verdict(msgspec.Struct, frozen=True):
         result than the function, without an error. ``raises``: there is no program, or it raises on the input with
         which it was captured.
     graphs, breaks : int or None
-        The number of graphs and breaks with the first input; ``None`` if an error prevented the capture.
+        The number of graphs and breaks with the first input; ``None`` if the outcome is ``raises``.
     example : Example or None
         The input that shows that the program is wrong, or that it refuses.
     difference : str or None

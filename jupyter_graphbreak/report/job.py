@@ -135,6 +135,7 @@ class Job(msgspec.Struct, frozen=True):
         Raises
         ------
         msgspec.ValidationError
-            If the data is not a job, or has a different major version.
+            If the data is not a job, or has a different major version; for data that is not JSON, its base class
+            ``msgspec.DecodeError``.
         """
         return require_this_version(msgspec.json.decode(data, type=cls))

@@ -82,7 +82,7 @@ export interface TensorMeta {
   device: string | null;
 }
 /**
- * An input of a graph. For a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol.
+ * An input of a graph; for a number, only ``dtype`` is known, as PyTorch prints it, for example ``Sym(s0)``.
  */
 export interface Tensor {
   name: string;
@@ -91,7 +91,7 @@ export interface Tensor {
   device: string | null;
 }
 /**
- * The number of operations in a graph that come from one source line, including the calls on that line.
+ * The number of operations in a graph that come from one source line or from functions that the line calls.
  */
 export interface GraphLine {
   source: string;

@@ -88,7 +88,7 @@ OWNERS: Mapping[Owner, KnownOwner] = {
 
 
 def owner_advice() -> set[str]:
-    """Return all advice in ``OWNERS``."""
+    """Return all advice about lines that are not the reader's own."""
     return {
         OPTIMIZER,
         LIBRARY_OPTIMIZER,

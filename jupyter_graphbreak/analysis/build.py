@@ -24,7 +24,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
-from jupyter_graphbreak.records.records import compiled_function
+from jupyter_graphbreak.records.records import display_name
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
@@ -284,11 +284,11 @@ def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
 
 
 def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
-    """Return the functions compiled before the run began; empty for a log, which begins with the process."""
+    """Return the functions compiled before the run began, ``None`` if unknown; a log begins with the process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     functions = (
-        HeldFunction(compiled_function(code.name), code.cell or sources.path(code.filename), code.firstlineno)
+        HeldFunction(display_name(code.name), code.cell or sources.path(code.filename), code.firstlineno)
         for code in ledger.run.held
         if sources.kind(code.filename, code.name) != "machinery"
     )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.records import StackEntry, compiled_function, read_stack, strip_inserted_frames
+from jupyter_graphbreak.records.records import StackEntry, display_name, read_stack, strip_inserted_frames
 from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class GraphTable:
             self._graphs.append(
                 Graph(
                     id=ident,
-                    name=compiled_function(frame.code[0]),
+                    name=display_name(frame.code[0]),
                     frame=frame.ident,
                     ops=[self._report_op(op, stacks.of(op)) for op in parsed.ops],
                     inputs=parsed.inputs,

@@ -1,4 +1,4 @@
-"""Collect the source texts that a recording mentions: whole cells, and the functions in files that took part."""
+"""Collect the source texts that a recording mentions: whole cells, and of files the functions that took part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SegmentText, SourceRecorded
 from jupyter_graphbreak.records.package_paths import is_library
-from jupyter_graphbreak.records.records import plain_function, read_stack
+from jupyter_graphbreak.records.records import original_name, read_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ class _Mention(NamedTuple):
 def recorded_sources(
     records: Iterable[Record], find_cell: FindCell, running: str | None = None
 ) -> list[SourceRecorded]:
-    """Return the source texts that records mention: whole cells, and the functions in files that took part.
+    """Return the source texts that records mention: whole cells, and of files functions and single lines.
 
     The running cell, if its file name is given, comes first, even if only functions of other cells took part.
     """
@@ -73,7 +73,7 @@ def recorded_sources(
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
-            names.setdefault(filename, set()).add(plain_function(function))
+            names.setdefault(filename, set()).add(original_name(function))
             if role == "event" or (role == "frame" and not is_library(filename)):
                 functions.setdefault(filename, {}).setdefault(line, function)
     if not any(lines.values()):
@@ -216,11 +216,12 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
 def _function_start(text: list[str], line: int, name: str) -> int | None:
     """Return the first line (decorators included) of the function ``name`` that contains ``line``.
 
-    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself.
+    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself. The result
+    is ``None`` if there is no such function.
     """
     if not 0 < line <= len(text):
         return None
-    function_name = plain_function(name)
+    function_name = original_name(name)
     is_named = function_name.isidentifier()
     define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(function_name) if is_named else ''}\b")
     position = line

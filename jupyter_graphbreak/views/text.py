@@ -285,7 +285,7 @@ def render_text(report: Report) -> str:
 
     The verdict and the figures come first, then the breaks in the order in which to fix them, then what else was found,
     and at the end the source lines with the letters of their graphs. Control characters are escaped, so that text from
-    the user's code cannot control the terminal. A report with three breaks has at most 120 lines.
+    the user's code cannot control the terminal.
     """
     report = shown_part(report)
     lines = [
@@ -331,7 +331,7 @@ def _figures_line(report: Report) -> list[str]:
 
 
 def _measurement_lines(report: Report) -> list[str]:
-    """Return lines about how much of the run was compiled, whether that pays off, and whether the result is right."""
+    """Return the sentences about the run as a whole and the results of measurements, as lines."""
     sentences = [row.label for row in about(report)]
     sentences += [row.label for section in measurements(report) for row in section.rows]
     return [line for sentence in sentences[:_MAX_ITEMS] for line in wrap("", sentence, indent="")]

@@ -107,7 +107,7 @@ _MAX_SCOPE_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class MarkupLimits:
-    """The numbers of entries of each list that the static markup shows.
+    """The maximum number of entries of each list that the static markup shows.
 
     Breaks are expanded if there are at most ``open``. The code of a graph is shown if it has at most ``code`` lines.
     """
@@ -190,7 +190,7 @@ class View:
 
     @property
     def paths(self) -> list[PathDifference]:
-        """The lines that run only because the code is compiled, in reading order."""
+        """The calls whose result differs while compiling, in reading order."""
         return ordered_paths(self.report)
 
     @property
@@ -301,7 +301,7 @@ class View:
 
     @property
     def first_fix(self) -> Remedy | None:
-        """The remedy to apply first, shown above all breaks: it removes several breaks; ``None`` if no remedy does."""
+        """The remedy shown above all breaks: the only one to apply, if it removes several; otherwise ``None``."""
         chosen = self.compatible_remedies
         return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
 

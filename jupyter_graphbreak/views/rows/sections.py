@@ -1,4 +1,8 @@
-"""Turn a report into rows. To add a section, write a function here and list it in ``_SECTIONS``."""
+"""Turn a report into rows.
+
+To add a section, write a function here and list it in ``_SECTIONS``, or in ``_MEASUREMENTS`` if all its rows are
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +123,7 @@ def build_rows(report: Report) -> Rows:
 
 
 def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
+    """Return rows about the run as a whole, such as the result of the user's edit and what was not run again."""
     edit, works = own_edit_sentence(report)
     without_cudagraph = enumerate(_without_cudagraph(report))
     rows = [

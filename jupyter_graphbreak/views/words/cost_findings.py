@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: The condition under which an operation that is marked as cacheable has correct results.
-_CACHE_CONDITION = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
+_CACHE_CONDITION = (
+    '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
+    "this setting by a different text"
+)
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
 #: Calls that take less memory than this, and differences below this share, are not described.
@@ -86,7 +89,7 @@ class CostFinding:
     Parameters
     ----------
     share : float
-        The cost of the finding as a share of the eager call's; negative if compiling saves it.
+        The cost of the finding as a share of a call's, by which findings are sorted; negative if compiling saves it.
     location : Location or None
         The line in the source.
     """

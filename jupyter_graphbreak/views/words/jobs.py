@@ -81,7 +81,7 @@ def compiling_lines(job: Job) -> list[str]:
     awaited = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
     for rank in awaited[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
-        since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation"
+        since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation began"
         lines.append(
             f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{since}) while at least half of "
             "the ranks did not: they wait for it in their next collective"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 RunOutcome = Literal["good", "bad", "error", "plain"]
 #: The separators between a piece of advice, its reason and its alternatives.
 _DETAIL_OF_ADVICE = re.compile(r": |; or ")
-#: The usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
+#: The usual names of wrappers, which mean nothing to a reader, and the maximum number of nested ones to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
 #: The name of the code at the top level of a cell.

@@ -69,7 +69,9 @@ class GraphTable:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
             ident = _letter(len(self._graphs))
             if parsed.unread:
-                self._notes.append(Diagnostic("warning", f"{parsed.unread} lines of graph {ident} could not be read."))
+                self._notes.append(
+                    Diagnostic("warning", f"Lines of graph {ident} that could not be read: {parsed.unread}.")
+                )
             stacks = _OpStacks(captured.stacks)
             self._graphs.append(
                 Graph(

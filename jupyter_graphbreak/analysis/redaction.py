@@ -299,7 +299,7 @@ def _names_by_id() -> dict[str | None, set[str]]:
 
 _WORD = re.compile(r"\w+")
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
-#: The maximum length of all resume prefixes of a name; no real function is resumed 50 times.
+#: The maximum length of all resume prefixes of a name, enough for a function that is resumed 50 times.
 _MAX_PREFIX_LENGTH = 50 * len(_RESUME_PREFIX)
 _RESUME_SUFFIX = re.compile(r"_at_(\d{1,9})$")
 _GUARDS = re.compile(

@@ -36,7 +36,7 @@ BranchUse = Literal["end of a loop", "error", "message"]
 
 @dataclass(frozen=True, slots=True)
 class DynamoSetting:
-    """A setting of Dynamo with the value that makes something traceable.
+    """A setting of Dynamo with a value that may remove breaks.
 
     Parameters
     ----------

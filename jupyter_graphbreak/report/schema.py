@@ -169,8 +169,8 @@ class Setting(msgspec.Struct, frozen=True):
     value : bool
         The value in force: ``True`` makes a break an error.
     rules : list of str
-        The deciding rules: ``default`` (no scope: ``False``); ``own`` (a scope around the place itself); ``inherited``
-        (a scope around a call that led here); ``inner over outer``; ``fullgraph`` (overrides every scope).
+        The deciding rules: ``default`` (no known scope decides); ``own`` (a scope around the place itself);
+        ``inherited`` (a scope around a call that led here); ``inner over outer``; ``fullgraph`` (overrides all scopes).
     scope : str or None
         The id of the :class:`Scope` that set it.
     chain : list of str
@@ -221,7 +221,8 @@ class BreakCost(msgspec.Struct, frozen=True):
         The time for compiling its resume functions, if it was measured. Without the break, much of this time may remain
         as a part of the time for compiling the graph before it.
     eager : int
-        The number of functions that run eagerly because of it, without those of Python's standard library.
+        The number of functions that run eagerly because of it, without those of Python's standard library, and without
+        comprehensions inside the functions that count.
     """
 
     graphs: int = 0

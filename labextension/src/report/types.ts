@@ -329,7 +329,7 @@ export interface Row {
   comment: string[];
 }
 /**
- * The lines that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts them.
+ * The line that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts lines.
  */
 export interface Spot {
   source: string;

@@ -424,7 +424,7 @@ class BreakTable:
             self._breaks.append(folded_break)
             same_line.append(folded_break)
         elif folded_break.location is not None and folded_break.location.column is None and location is not None:
-            folded_break.location = location  # this one may have columns
+            folded_break.location = location  # the place of the new occurrence may have columns
         self._break_by_event[id(event)] = folded_break
         self._events.append((event, folded_break.ident))
         self._scopes.add_governed_break(occurrence.setting, folded_break.ident)

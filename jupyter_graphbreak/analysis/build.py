@@ -216,7 +216,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
 
 
 def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return the code that was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
+    """Return the code that was compiled only for the report, ``None`` if none had to be."""
     if not ledger.run.compiled_calls:
         return None
     return [CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled]
@@ -284,7 +284,7 @@ def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
 
 
 def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
-    """Return the functions compiled before the run began, ``None`` if unknown; a log begins with the process."""
+    """Return the functions compiled before the run, ``None`` if unknown; a log has none: it begins with its process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     functions = (

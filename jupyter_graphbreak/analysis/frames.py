@@ -1,4 +1,4 @@
-"""List the frames that Dynamo began, the recompiles, and the lines that ran only because the code is compiled.
+"""List the frames that Dynamo began, the recompiles, and the calls whose result differs while compiling.
 
 A frame has the outcome and the caller of a code object that Dynamo began to compile. A recompile has the guards that
 failed; recompiles that a limit prevented are listed as well.

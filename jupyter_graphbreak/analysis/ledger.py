@@ -471,7 +471,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
     if hooked_failure is None and last is not None and last.attempt == record.attempt:
-        last.failed = True  # In a log, Dynamo gave up at the break before this entry: an error has no break before it.
+        last.failed = True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break entry
         return
     conditions = hooked_failure or additions.Conditions()
     frame.events.append(

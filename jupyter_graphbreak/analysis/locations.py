@@ -119,7 +119,7 @@ def _head_of(node: ast.AST) -> ExpressionRange | None:
 
 
 def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
-    """Return the uses of branches, as far as they are known, by the lines of their tests."""
+    """Return the purposes of branches, as far as they are known, by the lines of their tests."""
     uses: dict[int, BranchUse] = {}
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
@@ -259,7 +259,7 @@ class Sources:
         return "library" if module_path is not None or filename.startswith("<") else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
-        """Return who owns the innermost frame of a stack; a frame of the standard library belongs to its caller.
+        """Return who owns the innermost frame of a stack; the standard library and machinery count as their caller's.
 
         Parameters
         ----------

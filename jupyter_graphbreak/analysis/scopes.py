@@ -1,4 +1,4 @@
-"""Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, by joining the run with the source.
+"""Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, from the recorded run and the source.
 
 The run records which scopes were open, in which order and with which values. The source shows the extent of each scope.
 A scope that Dynamo reopens in a resume function is recorded with the line at which that function continues, not its

@@ -1,4 +1,4 @@
-"""The table of causes, whose GB ids ascend, the table of called functions, and functions that look things up in them.
+"""The table of causes, whose GB ids ascend, the table of called functions, and functions that search both.
 
 ``since`` comes from the registries and settings of PyTorch 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.0 and 2.15.0.
 """
@@ -1612,7 +1612,7 @@ CALLS = (
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
     """Return the entry for a cause, in which the facts about a known call replace some of its own.
 
-    If there is no entry for the cause, the result has only a title.
+    If there is no entry for the cause, its name is the title.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class KnownBug:
     symptom : str
         The words of the error, or what goes wrong.
     code : str
-        What the code does.
+        What the code does, as the end of a sentence that begins with "In code that".
     advice : str
         What to do until the bug is fixed.
     releases : str

@@ -281,7 +281,7 @@ class ResumeCreated(CodeObject, frozen=True, kw_only=True):
     compiled : bool or None
         Whether Dynamo already has compiled code for it.
     enters : int or None
-        The id of the resume function that it calls first: for nested breaks, that of the function it had called.
+        The id of the resume function that it calls first, for nested breaks: that of the function in which it broke.
     """
 
     kind: ClassVar[str] = "graphbreak_resume"
@@ -442,7 +442,8 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     lines : dict
         Single lines that records mention, by line number.
     line_offset, indent : int
-        The number of lines and columns that the notebook removed from the front of a cell before it ran the cell.
+        The number of lines at the front of a cell, and of columns at the front of each line, that the notebook removed
+        before it ran the cell.
     """
 
     kind: ClassVar[str] = "graphbreak_source"

@@ -176,7 +176,7 @@ class CompileTime(msgspec.Struct, frozen=True, array_like=True):
 def compile_time(record: Record) -> CompileTime | None:
     """Return the time of a compilation, from the record of its metrics; ``None`` for other records.
 
-    The record must not have gone through :func:`without_spare_data`, which removes the time.
+    The record must not have gone through :func:`without_spare_data`, which removes the start.
     """
     if not record.kind.endswith("compilation_metrics") or not isinstance(record.data, dict):
         return None
@@ -263,7 +263,7 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
 
 
 def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
-    """Return a stack without the frames that torch inserts after the program's own call; all of it if all are."""
+    """Return a stack without the frames that torch inserts after the program's own call; unchanged if all are such."""
     end = len(stack)
     while end and is_inserted_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1

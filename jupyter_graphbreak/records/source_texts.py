@@ -27,9 +27,15 @@ _MAX_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it.
+    """A cell: its name and its text in the editor.
 
-    If ``is_name_shared`` is true, code of other cells may have the same file name.
+    Parameters
+    ----------
+    line_offset, indent : int
+        The number of lines at the front of the cell, and of columns at the front of each line, that were removed to run
+        it.
+    is_name_shared : bool
+        Whether code of other cells may have the same file name.
     """
 
     name: str

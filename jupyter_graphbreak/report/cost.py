@@ -314,7 +314,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     equal : bool
         Whether results and gradients agree with those of the whole model.
     time_ratio : float or None
-        The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
+        The time of a call and its backward pass, divided by that of the whole; ``None`` if it was not measured.
     differences : list of BlockDifference
         Why blocks are compiled separately, if each is compiled in place.
     limit_hit : bool
@@ -500,7 +500,7 @@ class Check(msgspec.Struct, frozen=True):
     Parameters
     ----------
     equal : bool
-        Whether they agree, within the rounding that a run in float64 shows.
+        Whether they agree, up to rounding errors, whose size a run in float64 shows.
     step : {"eager", "aot_eager", "backend"} or None
         The step of compiling that introduces the difference.
     restored_by : list of NumericsTrial

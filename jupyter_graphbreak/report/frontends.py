@@ -27,7 +27,7 @@ class Example(msgspec.Struct, frozen=True):
     what : str
         How it was derived ("x negated"), or "the first input"; empty for further arguments given by the user.
     values : str
-        Its values, if they are short.
+        The parameters with their values, shortened if they are long.
     raised : Raised or None
         The exception that the function itself raises with it, if any.
     """

@@ -49,7 +49,10 @@ class FunctionName(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
+    """A file or a cell.
+
+    A cell has its whole text in one segment. A file only has the functions that took part, and a library only the lines
+    around the places in the report.
 
     ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``None`` for a cell; otherwise
     it is relative to the folder of packages, the standard library, the run's working directory or ``~``, or absolute if

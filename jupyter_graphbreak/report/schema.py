@@ -41,7 +41,8 @@ class RunError(msgspec.Struct, frozen=True):
     type, message : str
         Its class and its text.
     location : Location or None
-        The innermost line of the user's code in its traceback; a line of a library if there is none.
+        The place of the break that caused it; otherwise the innermost line of the user's code in its traceback, or a
+        line of a library if there is none.
     break_ : str or None
         The id of the break that caused it.
     """
@@ -316,7 +317,7 @@ SkipKind = Literal[
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A function that runs eagerly because of a break or an error.
+    """A function that runs eagerly, for a reason such as a break, an error or the recompile limit.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ class NonFinite(msgspec.Struct, frozen=True):
 
 
 class NonFiniteInput(msgspec.Struct, frozen=True):
-    """An argument or a parameter that has NaN or Inf before the call."""
+    """A tensor in the arguments or the state of the function that has NaN or Inf before the call."""
 
     name: str
     nan: int

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
+#: The maximum numbers of lines, and of characters of a line and of a table cell.
 _MAX_LINES, _MAX_LINE, _MAX_CELL = 200, 1_000, 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
-#: GitHub limits a comment to 65,536 characters.
+#: The maximum numbers of reports, of breaks and remedies per report, of characters of a text, and of differences per
+#: remedy; GitHub limits a comment to 65,536 characters.
 _MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 

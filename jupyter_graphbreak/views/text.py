@@ -412,7 +412,7 @@ def _aftermath_lines(report: Report, break_: Break) -> list[str]:
 
 
 def _call_path(report: Report, break_: Break) -> str:
-    """Return the calls that lead to a break; in a long path, the calls of libraries in the middle are left out."""
+    """Return the calls that lead to a break; in a long path, the least informative calls are left out."""
     stack = break_.stack[:-1]
     if not stack:
         return ""
@@ -422,7 +422,7 @@ def _call_path(report: Report, break_: Break) -> str:
     order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
-    # A notebook's copy of a large report leaves out stacks that are the same as the stack of the break.
+    # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
     more = f" (and {counted(other_ways, 'other way')})" if other_ways else ""

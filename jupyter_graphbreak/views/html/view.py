@@ -176,7 +176,7 @@ class View:
 
     @property
     def device_note(self) -> str:
-        """Why this device was used; empty if that is obvious."""
+        """Why this device was used; empty if the report gives no reason."""
         device = self.report.device
         if not device.note:
             return ""
@@ -251,12 +251,12 @@ class View:
 
     @staticmethod
     def why(break_: Break) -> str:
-        """Return the first paragraph of PyTorch's explanation."""
+        """Return the first line of PyTorch's explanation."""
         return (break_.explanation or "").partition("\n")[0]
 
     @staticmethod
     def why_in_detail(break_: Break) -> str:
-        """Return PyTorch's explanation after the first paragraph."""
+        """Return PyTorch's explanation after the first line."""
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:

@@ -48,7 +48,7 @@ _WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 _NOTABLE_GROWTH = 1 << 10
 #: Ratios of times below this are not shown.
 _MIN_RATIO = 1.1
-#: Compiling that takes fewer seconds than this is not described.
+#: Two starts are compared if at least one of them compiles for this many seconds.
 _NOTABLE_S = 1.0
 #: At most this many graphs that no cache can keep are named.
 _MAX_BYPASSED = 3

@@ -1,4 +1,4 @@
-"""Sentences about several processes: their names, and the processes that have a break."""
+"""Sentences about several processes: their names, the processes that have a break, and the times of compiling."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Recompilation:
     function : str
         The name of the function; for several functions, a description.
     location : Location or None
-        The lines of the function; ``None`` for several functions.
+        The place of the function; ``None`` for several functions.
     frames : list of str
         The compilations after the first one, including one that the limit refused.
     guards : list of FailedGuard

@@ -202,7 +202,7 @@ def own_edit_sentence(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return the inputs with which a working change was not tried, or where results may differ; empty if none."""
+    """Return what was not tested of a working change, such as one side of a condition; empty if nothing."""
     if remedy.reason:
         return [remedy.reason]
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles

@@ -47,8 +47,8 @@ _MAX_WRAPPERS = 5
 _CELL_NAME = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
-#: An operation that a graph contains at least this often comes from an unrolled loop. There is advice on such a loop if
-#: compiling took at least this many seconds.
+#: An operation that a graph contains at least this often is assumed to come from an unrolled loop. There is advice on
+#: such a loop if compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
 _LONG_COMPILING_S = 5.0
 #: A variation between calls, with its values: "scale: 2 -> 3", "the grad mode changed".

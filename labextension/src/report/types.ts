@@ -14,7 +14,7 @@ export interface Report {
   remedies: Remedy[] | null;
 }
 /**
- * A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
+ * A file or a cell.
  */
 export interface Source {
   id: string;
@@ -167,7 +167,7 @@ export interface BreakCost {
   eager: number;
 }
 /**
- * A function that runs eagerly because of a break or an error.
+ * A function that runs eagerly, for a reason such as a break, an error or the recompile limit.
  */
 export interface Skipped {
   id: string;

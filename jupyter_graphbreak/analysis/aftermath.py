@@ -211,18 +211,18 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     return _with_values(OTHER_BREAK, cause=stated_cause.gb_type)
 
 
-def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
+def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -> SkipReason:
     """Return why a function was not recompiled.
 
     Parameters
     ----------
     limit, value : str, int
         The setting that was reached, and its value.
-    shared : bool
+    is_shared : bool
         Whether the wrapper that torch puts around every decorated function reached the limit.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
-    return _with_values(SHARED_WRAPPER if shared else RECOMPILE_LIMIT, limit=name)
+    return _with_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
@@ -377,7 +377,7 @@ class SkipTable:
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
-        reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
+        reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, is_shared=refusal.wrapped is not None)
         known_functions = {(skipped.location, skipped.kind) for skipped in self._skipped}
         if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)

@@ -522,7 +522,8 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:
-        sentences.append(f"Compilations that Dynamo began: {compilations}, but none could be read.")
+        noun = "compilation" if compilations == 1 else "compilations"
+        sentences.append(f"Dynamo began {compilations} {noun}, but none could be read.")
     if any(frame.are_metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
     return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]

@@ -75,7 +75,7 @@ def recorded_sources(
     records = list(records)
     without_code = frames_without_code(records)
     for record in records:
-        for filename, line, function, role in _mentions(record, given_up=record.compile_key in without_code):
+        for filename, line, function, role in _mentions(record, is_given_up=record.compile_key in without_code):
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
@@ -141,8 +141,8 @@ def source_of_file(
     )
 
 
-def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
-    """Yield the places that a readable record mentions; ``given_up``: the record's frame has no compiled code."""
+def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
+    """Yield the places that a readable record mentions; ``is_given_up``: the record's frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -154,7 +154,7 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
             line = addition.line if isinstance(addition, additions.ResumeCreated) else addition.firstlineno
             yield _Mention(addition.filename, line, addition.name, "other")
         case additions.BreakSeen() | additions.FrameFailed():
-            yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
+            yield from _event_mentions(addition, is_given_up=is_given_up or isinstance(addition, additions.FrameFailed))
         case additions.CompiledForReport(filename=str(filename), line=int(line)):
             yield _Mention(filename, line, "<module>", "other")
         case additions.ScopeOpened():
@@ -181,10 +181,10 @@ def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> I
         yield from _code_mentions(frame.fullgraph_site.wrapped)
 
 
-def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given_up: bool) -> Iterator[_Mention]:
+def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, is_given_up: bool) -> Iterator[_Mention]:
     stack = event.whole_stack
     places: list[StackEntry] = stack[-1:]
-    if given_up:
+    if is_given_up:
         places = [*event.stack[:1], *places]  # the function on which Dynamo gave up: its blocks explain why
     for entry in stack:
         yield from _entry_mentions((entry,), "event" if any(entry is place for place in places) else "other")

@@ -98,8 +98,8 @@ class Frontends(msgspec.Struct, frozen=True):
     advice : str or None
         Advice about the first graph break.
     changes : list of str
-        The names of the objects that a call of the function changes. If there are any, a call with the first input
-        precedes the call with each further input.
+        The names of the objects that a call of the function changes. If there are any, each call with a further input
+        follows calls with the first one.
     report : Report or None
         The full report of ``torch.compile`` on the first input.
     effects : list of Effect or None

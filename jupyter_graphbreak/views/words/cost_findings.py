@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.cache_bypasses import cache_bypass
 from jupyter_graphbreak.report.cost import are_apart
+from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
 from jupyter_graphbreak.views.words.places import place, without_function
@@ -80,6 +81,8 @@ _MAX_DIFFERENCES = 3
 _SHARE_OF_START = 0.5
 #: At most this many objects with expensive guards are named.
 _MAX_GUARDS = 3
+#: A dictionary in which a module keeps its parts, as a whole.
+_MODULE_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,21 +302,14 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
         facts += [place(report, without_function(guard.location))] if guard.location is not None else []
         facts_text = f" ({', '.join(facts)})" if facts else ""
-        subject, us = f"on `{_readable_guard(guard.guard)}`", time_text(guard.time.median_us)
+        path = _MODULE_CONTAINER.sub("", plain_guard(guard.guard))
+        subject, us = f"on `{path}`", time_text(guard.time.median_us)
         parts.append(f"{subject} {us}{facts_text}" if parts else f"those {subject} take {us} of each call{facts_text}")
     total_us = sum(guard.time.median_us for guard in notable_guards)
     yield CostFinding(
         f"of the guards, {', '.join(parts)}",
         total_us / max(entry.eager.median_us, total_us),
         notable_guards[0].location,
-    )
-
-
-def _readable_guard(guard: str) -> str:
-    """Return a guard with the program's names: `self.layers` for `L['self']._modules['layers']._modules`."""
-    guard = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", guard)
-    return re.sub(
-        r"\._(?:modules|parameters|buffers)(?:\['(\w+)'\])?", lambda part: f".{part[1]}" if part[1] else "", guard
     )
 
 

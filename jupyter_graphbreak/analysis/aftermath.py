@@ -27,7 +27,7 @@ from jupyter_graphbreak.knowledge.skipped_functions import (
     WITH,
 )
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function
+from jupyter_graphbreak.records.records import display_name, is_resume, original_name
 from jupyter_graphbreak.report.schema import NoFrame, Resume, SkipKind, Skipped
 
 if TYPE_CHECKING:
@@ -98,9 +98,8 @@ class ResumeTable:
         return by_code
 
     def _add_compiled(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
-        ending_breaks: dict[
-            tuple[str, str, int | None], FoldedBreak
-        ] = {}  # by function, file and line of a frame's end
+        # By the function, file and line at which a frame ends.
+        ending_breaks: dict[tuple[str, str, int | None], FoldedBreak] = {}
         by_frame: dict[tuple[int | None, int], int] = {}  # by frame id, which all compilations of a code object share
         for frame in frames:
             name, filename, line = frame.code
@@ -112,11 +111,11 @@ class ResumeTable:
                 if index is None:  # there is no record of its creation: match it by name
                     index = next((i for i, r in enumerate(self._resumes) if r.name == name and r.frames == []), None)
                 if index is None:  # a resume function's name contains the line of the break in the function it resumes
-                    break_index = ending_breaks.get((plain_function(name), filename, line))
+                    ending = ending_breaks.get((original_name(name), filename, line))
                     created = additions.ResumeCreated(
                         name=name, filename=filename, firstlineno=line, line=frame.resumed_at
                     )
-                    index = self._add_resume(created, break_index or self._breaks.first_break_through(filename, line))
+                    index = self._add_resume(created, ending or self._breaks.first_break_through(filename, line))
                 by_frame[frame.key.autograd, frame.key.frame] = index
             self._store_ending(frame, ending_breaks)
             if index is None:
@@ -131,7 +130,7 @@ class ResumeTable:
         if ending is None or event is None:
             return
         for entry in frame.stack_from(event)[:1]:
-            ending_breaks[plain_function(entry.function), entry.filename, entry.line] = ending
+            ending_breaks[original_name(entry.function), entry.filename, entry.line] = ending
 
     def _add_inlined(self, frames: list[FrameLedger], by_code: dict[Any, int]) -> None:
         """Find the frames that contain the resume functions that have no frame of their own.
@@ -164,7 +163,7 @@ class ResumeTable:
             Resume(
                 id=f"r{len(self._resumes) + 1}",
                 name=created.name,
-                function=compiled_function(created.name),
+                function=display_name(created.name),
                 location=self._sources.location(created.filename, line, created.name),
                 break_=folded_break.ident if folded_break is not None else None,
                 no_frame=self._why_no_frame(created),
@@ -212,18 +211,18 @@ def skip_reason_of_break(cause: Cause, consequence: Cause | None, block: SkipKin
     return _with_values(OTHER_BREAK, cause=stated_cause.gb_type)
 
 
-def skip_reason_of_limit(limit: str | None, value: object, *, shared: bool) -> SkipReason:
+def skip_reason_of_limit(limit: str | None, value: object, *, is_shared: bool) -> SkipReason:
     """Return why a function was not recompiled.
 
     Parameters
     ----------
     limit, value : str, int
         The setting that was reached, and its value.
-    shared : bool
+    is_shared : bool
         Whether the wrapper that torch puts around every decorated function reached the limit.
     """
     name = f"{limit} = {value}" if limit else "the recompile limit"
-    return _with_values(SHARED_WRAPPER if shared else RECOMPILE_LIMIT, limit=name)
+    return _with_values(SHARED_WRAPPER if is_shared else RECOMPILE_LIMIT, limit=name)
 
 
 def skip_reason_of_refusal(reason: str) -> SkipReason | None:
@@ -302,7 +301,7 @@ def _is_in_protected_part(node: ast.Try, line: int) -> bool:
     return any(statement.lineno <= line <= (statement.end_lineno or statement.lineno) for statement in body)
 
 
-#: The kinds of reasons that disappear if lines are moved out of a block, or into a function.
+#: The kinds of reasons that can be avoided by moving lines out of a block or into a function.
 _MOVES_LINES: frozenset[SkipKind] = frozenset({"loop", "context manager", "try", "skip_frame"})
 
 
@@ -378,13 +377,16 @@ class SkipTable:
         name, filename, line = refusal.wrapped.place if refusal.wrapped is not None else code
         code_id = refusal.wrapped.id if refusal.wrapped is not None else refusal.id
         location = self._eager_lines(filename, line, name, code_id) if line else None
-        reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, shared=refusal.wrapped is not None)
+        reason = skip_reason_of_limit(refusal.limit, refusal.limit_value, is_shared=refusal.wrapped is not None)
         known_functions = {(skipped.location, skipped.kind) for skipped in self._skipped}
         if (location, reason.kind) not in known_functions:
             self._add_skipped(None, name, location, reason)
 
     def add_unbegun(self, skip: additions.FrameSkipped) -> None:
-        """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it."""
+        """Add a frame that Dynamo never began, for a reason other than a break; the trace has no entry for it.
+
+        Frames of libraries and of machinery are added only if the reason concerns the reader.
+        """
         reason = LAYER_OF_TORCH if skip.is_compiled_in_place else skip_reason_of_refusal(skip.reason)
         kind = self._sources.kind(skip.filename, skip.name)
         is_shown = {"dispatch mode": True, "remembered": kind != "machinery", "marked": reason is LAYER_OF_TORCH}
@@ -411,7 +413,7 @@ class SkipTable:
             Skipped(
                 id=f"k{len(self._skipped) + 1}",
                 frame=frame,
-                function=compiled_function(function),
+                function=display_name(function),
                 location=location,
                 reason=reason.sentence,
                 break_=folded_break.ident if folded_break is not None else None,
@@ -422,7 +424,7 @@ class SkipTable:
         )
 
     def _can_apply(self, reason: SkipReason, location: Location | None) -> bool:
-        """Return whether the user can follow the advice that a reason has; lines of a library cannot be moved."""
+        """Return whether the user can make the change that avoids a reason; lines of a library cannot be moved."""
         return reason.kind not in _MOVES_LINES or location is None or not self._sources.is_library(location)
 
     def _block_of_event(self, frame: FrameLedger, event: BreakEvent) -> SkipKind | None:
@@ -432,11 +434,11 @@ class SkipTable:
         own_entries = (
             e
             for e in frame.stack_from(event)
-            if (e.filename, plain_function(e.function)) == (filename, plain_function(name))
+            if (e.filename, original_name(e.function)) == (filename, original_name(name))
         )
         line = next((entry.line for entry in own_entries), None)
         if line is not None:
             return enclosing_block(source, line + offset)
         if event.message.operation == "CALL_FUNCTION_EX":
-            return block_enclosing_variadic_calls(source, first_line + offset, plain_function(name))
+            return block_enclosing_variadic_calls(source, first_line + offset, original_name(name))
         return None

@@ -19,7 +19,7 @@ from jupyter_graphbreak.knowledge.causes import known_cause
 from jupyter_graphbreak.knowledge.known_bugs import bug_with_message
 from jupyter_graphbreak.knowledge.switches import CodePlace, switches_for
 from jupyter_graphbreak.records import additions
-from jupyter_graphbreak.records.records import StackEntry, plain_function, resumed_at
+from jupyter_graphbreak.records.records import StackEntry, original_name, resumed_at
 from jupyter_graphbreak.report.schema import Advice, Break, Diagnostic, Occurrence, Reason, Setting, WhatIf
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.schema import Owner, Resume, Skipped
 
-#: The origin in the name of a resume function: function, file and line.
+#: The place of the break that created a resume function: function, file and line.
 _Origin = tuple[str, str, int | None]
 #: The registry's name of a branch on a tensor. Such a break creates a resume function for each side of the branch.
 _BRANCHING = "Data-dependent branching"
@@ -78,7 +78,7 @@ class SameLineBreaks:
         code = frame.key.autograd, frame.key.frame
         if line is None or (frame.key.compile > 0 and code in self._preceding):
             return
-        origins = self._origins.get((plain_function(name), filename, line), [])
+        origins = self._origins.get((original_name(name), filename, line), [])
         self._preceding[code] = reduce(and_, (origin.preceding for origin in origins)) if origins else Counter()
         if len(origins) == 1 and not origins[0].has_two_resumes:
             origins.clear()
@@ -105,7 +105,7 @@ class SameLineBreaks:
             preceding.update(self._preceding.get((frame.key.autograd, frame.key.frame), {}))
         if not event.message.is_inlined:
             preceding[_cause_name(event)] += 1
-        self._origins.setdefault((plain_function(name), filename, entry.line), []).append(
+        self._origins.setdefault((original_name(name), filename, entry.line), []).append(
             _ResumeOrigin(preceding, has_two_resumes=_is_branch(event))
         )
 
@@ -130,7 +130,7 @@ def advise(
     use: BranchUse | None = None,
     code: str | None = None,
 ) -> list[Advice]:
-    """Return advice, the most useful first.
+    """Return the advice about a break, the most useful first.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def advise(
     stack : sequence of CodePlace
         The stack of the break, outermost place first.
     use : str or None
-        The purpose of the branch, if there is one.
+        The purpose of the branch, if the break is at one and its purpose is known.
     code : str or None
         The source code of the break.
     """
@@ -164,9 +164,9 @@ def advise(
 
 
 def _advice_outside_own_code(owner: Owner, cause: Cause, stack: Sequence[CodePlace]) -> list[str]:
-    """Return advice about a line of a library or of PyTorch: a switch or a setting first, if one is known.
+    """Return advice about a line of a library or of PyTorch: known switches and settings, then how to work around it.
 
-    If neither is known, the user has to work around the line.
+    A break on purpose needs no switch, so there is only one piece of advice about it.
     """
     knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context)
     if knowledge.is_deliberate:
@@ -213,8 +213,8 @@ class BreakTable:
     """Folds the events of a run into its breaks.
 
     Two events are occurrences of one break if they share the source line and the GB id (or else the type), and their
-    column ranges overlap. If neither event has columns, the number of preceding breaks of that kind on the line must
-    be the same.
+    column ranges overlap; unknown columns overlap any. If neither event has columns, the number of preceding breaks of
+    that kind on the line must be the same.
 
     Parameters
     ----------
@@ -425,7 +425,7 @@ class BreakTable:
             self._breaks.append(folded_break)
             same_line.append(folded_break)
         elif folded_break.location is not None and folded_break.location.column is None and location is not None:
-            folded_break.location = location  # this one may have columns
+            folded_break.location = location  # the place of the new occurrence may have columns
         self._break_by_event[id(event)] = folded_break
         self._events.append((event, folded_break.ident))
         self._scopes.add_governed_break(occurrence.setting, folded_break.ident)

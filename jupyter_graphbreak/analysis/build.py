@@ -24,7 +24,7 @@ from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
-from jupyter_graphbreak.records.records import compiled_function
+from jupyter_graphbreak.records.records import display_name
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
@@ -216,7 +216,7 @@ def _add_refusals(ledger: Ledger, sources: Sources, breaks: BreakTable, skips: S
 
 
 def _compiled(ledger: Ledger, sources: Sources) -> list[CompiledCall] | None:
-    """Return the code that was compiled only for the report, ``None`` if the program calls ``torch.compile`` itself."""
+    """Return the code that was compiled only for the report, ``None`` if none had to be."""
     if not ledger.run.compiled_calls:
         return None
     return [CompiledCall(call.name, call.type, call.code, _insertion(call, sources)) for call in ledger.compiled]
@@ -284,11 +284,11 @@ def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
 
 
 def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
-    """Return the functions compiled before the run began; empty for a log, which begins with the process."""
+    """Return the functions compiled before the run, ``None`` if unknown; a log has none: it begins with its process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     functions = (
-        HeldFunction(compiled_function(code.name), code.cell or sources.path(code.filename), code.firstlineno)
+        HeldFunction(display_name(code.name), code.cell or sources.path(code.filename), code.firstlineno)
         for code in ledger.run.held
         if sources.kind(code.filename, code.name) != "machinery"
     )

@@ -1,4 +1,4 @@
-"""List the frames that Dynamo began, the recompiles, and the lines that ran only because the code is compiled.
+"""List the frames that Dynamo began, the recompiles, and the calls whose result differs while compiling.
 
 A frame has the outcome and the caller of a code object that Dynamo began to compile. A recompile has the guards that
 failed; recompiles that a limit prevented are listed as well.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.records.records import compiled_function, is_resume, plain_function, read_stack
+from jupyter_graphbreak.records.records import display_name, is_resume, original_name, read_stack
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def list_frames(
         result.append(
             Frame(
                 id=frame.ident,
-                function=compiled_function(name),
+                function=display_name(name),
                 location=sources.location(filename, line, name),
                 role="resume" if is_resume(name) else _frame_role(frame, callers.get(frame.ident)),
                 outcome=_frame_outcome(frame, captured),
@@ -112,13 +112,13 @@ class _LogCallers:
     def caller(self, frame: FrameLedger) -> str | None:
         """Return the frame that this one resumes or that called it at a break; remember this one for later calls."""
         name, filename, _ = frame.code
-        function = (plain_function(name), filename)
+        function = (original_name(name), filename)
         caller = self._frame_of_function.get(function) if is_resume(name) else self._frame_of_call.get((name, filename))
         if frame.events:
             self._frame_of_function[function] = frame.ident
         for event in frame.events:
             for entry in event.message.stack:
-                if (plain_function(entry.function), entry.filename) != function:
+                if (original_name(entry.function), entry.filename) != function:
                     self._frame_of_call[entry.function, entry.filename] = frame.ident
         return caller
 
@@ -145,7 +145,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
             Recompile(
                 frame=frame.ident,
                 of=first.ident if first is not None else None,
-                function=compiled_function(name),
+                function=display_name(name),
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[_guard_failure(reason, sources) for reason in reasons],
                 limit_hit=is_refused,
@@ -165,7 +165,7 @@ def _guard_of(reason: str) -> str:
 #: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
 #: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
 _GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
-#: A guard that PyTorch adds to every size, whatever the code does: it compiles sizes 0 and 1 separately.
+#: A guard that PyTorch adds to every dynamic size, whatever the code does: it compiles sizes 0 and 1 separately.
 _FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 
 

@@ -1,4 +1,4 @@
-"""Find the first and the last line of a function, and the lines that a function can reach again."""
+"""Find the first and the last line of a function, and the heads of statements that Python reaches again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNNAMED: dict[str, type[ast.expr]] = {
 
 
 def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
-    """Return the last line of the innermost named function enclosing a line, ``None`` if there is none.
+    """Return the last line of the innermost function with a given name around a line, ``None`` if there is none.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def end_in_tree(tree: ast.AST, line: int, name: str) -> int | None:
 
 
 def is_in_head(tree: ast.AST, line: int) -> bool:
-    """Return whether a line is in the head of a ``with`` or ``while`` statement, which runs again after its body."""
+    """Return whether a line is in the head of a ``with`` or ``while``, which Python reaches again after the body."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
             return True

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_graphbreak.records.records import StackEntry, compiled_function, read_stack, strip_inserted_frames
+from jupyter_graphbreak.records.records import StackEntry, display_name, read_stack, strip_inserted_frames
 from jupyter_graphbreak.report.schema import CudagraphSkip, Diagnostic, Graph, GraphLine, Op, Tensor, TensorMeta
 
 if TYPE_CHECKING:
@@ -69,12 +69,14 @@ class GraphTable:
                 continue  # torch >= 2.15 writes an empty graph to the trace and does not compile it
             ident = _letter(len(self._graphs))
             if parsed.unread:
-                self._notes.append(Diagnostic("warning", f"{parsed.unread} lines of graph {ident} could not be read."))
+                self._notes.append(
+                    Diagnostic("warning", f"Lines of graph {ident} that could not be read: {parsed.unread}.")
+                )
             stacks = _OpStacks(captured.stacks)
             self._graphs.append(
                 Graph(
                     id=ident,
-                    name=compiled_function(frame.code[0]),
+                    name=display_name(frame.code[0]),
                     frame=frame.ident,
                     ops=[self._report_op(op, stacks.of(op)) for op in parsed.ops],
                     inputs=parsed.inputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from jupyter_graphbreak.records.records import (
     TRIAL_ENDED,
     StackEntry,
     is_resume,
-    plain_function,
+    original_name,
     strip_inserted_frames,
 )
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -35,11 +36,11 @@ _EVENT_KINDS = (
 #: The beginning of a break that torch 2.9 adds if the user's logs show graph breaks: it repeats the error for which
 #: Dynamo gave up on a frame.
 _REPETITION = "Graph break: skip: "
-#: The beginning of an entry that PyTorch writes before a break at which the backend failed; both have one reason.
+#: The beginning of an entry that PyTorch writes before a break at which the backend failed; both have the same reason.
 _ANNOUNCEMENT = "WON'T CONVERT "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
-#: More than PyTorch produces: its reasons for a recompile are shorter, and its limit allows fewer compilations.
+#: More than PyTorch produces: its reasons for a recompile are shorter, and its default limit allows fewer compilations.
 _MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: The beginnings of PyTorch's reasons for not recompiling a frame; the last two are from torch < 2.11.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
@@ -126,7 +127,7 @@ class FrameLedger:
     def stack_from(self, event: BreakEvent) -> list[StackEntry]:
         """Return the stack of an event from this frame inwards, without callers; empty if the stack lacks this frame.
 
-        A log does not distinguish two functions of the same name that call each other.
+        In a log, two functions of the same name in one file that call each other are not told apart.
         """
         if event.conditions.stack:
             return list(event.conditions.stack)
@@ -140,7 +141,7 @@ class FrameLedger:
             start = position + 1 if position is not None else start
         name, filename, line = self.code
         for index, entry in enumerate(stack[start:], start=start):
-            is_same_function = _line_in_function(entry)[:2] == (filename, plain_function(name))
+            is_same_function = _line_in_function(entry)[:2] == (filename, original_name(name))
             if is_same_function and (is_resume(name) or (entry.line or 0) >= line):
                 return stack[index:]
         return []
@@ -165,7 +166,7 @@ class Ledger:
     has_all_skip_reasons : bool
         Whether there is a reason for every frame that Dynamo did not begin, as in newer releases of PyTorch.
     refusals : list of (FrameRefused, int)
-        The refusals, with the numbers of their records.
+        The refusals that are in no frame's ledger, with the numbers of their records.
     settings : list of (str, SettingsInForce)
         The id of the frame from which on the settings were in force, and the settings.
     cudagraph_skips : list of (FrameLedger or None, str)
@@ -173,7 +174,7 @@ class Ledger:
     packages : PackagePaths
         The folders of the run's packages.
     kinds : Counter
-        The number of records of each kind.
+        The number of records of each kind, without entries that repeat or announce a break.
     """
 
     frames: list[FrameLedger] = field(default_factory=list)
@@ -207,9 +208,12 @@ class Ledger:
         return {resume.id: resume.line for resume in resumes if resume.id is not None and resume.line is not None}
 
     def first_compilation(self, frame: FrameLedger) -> FrameLedger | None:
-        """Return the first compilation of a frame's code object besides the frame itself, if there is one."""
-        compilations = (f for f in self.frames if f.key.frame == frame.key.frame and f.is_started and f is not frame)
-        return next(compilations, None)
+        """Return the first compilation of a frame's code object, if it was recorded and is not the frame itself."""
+        earlier = itertools.takewhile(lambda other: other is not frame, self.frames)
+        compilations = [other for other in earlier if other.key.frame == frame.key.frame and other.is_started]
+        # After a reset, Dynamo uses the frame ids again, from compile id 0 on, for other code objects.
+        since_reset = next((other for other in reversed(compilations) if other.key.compile == 0), None)
+        return since_reset or next(iter(compilations), None)
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
@@ -219,7 +223,7 @@ class Ledger:
 
 
 def _line_in_function(entry: StackEntry) -> tuple[str, str, int | None]:
-    return entry.filename, plain_function(entry.function), entry.line
+    return entry.filename, original_name(entry.function), entry.line
 
 
 def read_records(records: Iterable[Record]) -> Ledger:
@@ -291,7 +295,7 @@ class _LedgerReader:
         ]
 
     def _read_run_addition(self, record: Record, addition: additions.Addition) -> bool:
-        """Read an addition that is about the run, not about one frame; return whether it was one."""
+        """Read an addition that can occur outside of any frame; return whether it was one."""
         ledger = self.ledger
         if (name := _LISTS.get(type(addition))) is not None:
             getattr(ledger, name).append(addition)
@@ -440,9 +444,8 @@ def _add_break(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
         return
     hooked_break, frame.pending_break = frame.pending_break, None
     message = messages.parse_break(text, hooked_break.type if hooked_break is not None else None, ledger.packages)
-    if (
-        hooked_break is not None and hooked_break.gb_id is not None and message.cause.gb_id is None
-    ):  # torch < 2.11 links only some
+    # The messages of torch < 2.11 link only some pages.
+    if hooked_break is not None and hooked_break.gb_id is not None and message.cause.gb_id is None:
         cause = msgspec.structs.replace(
             message.cause, gb_id=hooked_break.gb_id, url=messages.page_url(hooked_break.gb_id)
         )
@@ -468,7 +471,7 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
             last.message = msgspec.structs.replace(last.message, consequence=message.consequence)
         return
     if hooked_failure is None and last is not None and last.attempt == record.attempt:
-        last.failed = True  # in a log: Dynamo gave up at the break that it logged; an error is not logged earlier
+        last.failed = True  # in a log: Dynamo gave up at this break; an error that reaches the user has no break entry
         return
     conditions = hooked_failure or additions.Conditions()
     frame.events.append(
@@ -484,7 +487,7 @@ def _with_callers(frame: FrameLedger, message: messages.BreakMessage) -> message
         return message
     *callers, own_entry = frame.trace_stack
     first = message.stack[0]
-    if (first.filename, plain_function(first.function)) != (own_entry.filename, plain_function(own_entry.function)):
+    if (first.filename, original_name(first.function)) != (own_entry.filename, original_name(own_entry.function)):
         return message
     return msgspec.structs.replace(message, stack=[*callers, *message.stack])
 
@@ -497,7 +500,7 @@ def _mark_given_up(frame: FrameLedger) -> None:
 
 
 def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
-    """Mark a run as having lost its metrics if it has graphs although its metrics show no compiled frame."""
+    """Mark the metrics as lost if no metrics show compiled code, although there are graphs or resume functions."""
     if any(frame.is_compiled for frame in frames):
         return
     ended_well = (frame for frame in frames if frame.given_up is None and not frame.metrics.get("fail_type"))
@@ -507,7 +510,7 @@ def _mark_lost_metrics(frames: list[FrameLedger]) -> None:
 
 
 def _disagreements(ledger: Ledger) -> list[Diagnostic]:
-    """Return a warning for everything that our hooks, the trace or both failed to record.
+    """Return a warning for each kind of event that our hooks, the trace or both failed to record.
 
     If the hooks and the trace disagree, a report without breaks may be wrong.
     """
@@ -519,7 +522,8 @@ def _disagreements(ledger: Ledger) -> list[Diagnostic]:
     compilations = max(ledger.run.begun or 0, *(ledger.kinds[kind] for kind in _EVENT_KINDS[0][1:]))
     any_refused = any(frame.refusal for frame in ledger.frames)  # Dynamo also counts a refused compilation
     if compilations and not ledger.started_frames and not any_refused:
-        sentences.append(f"Dynamo began {compilations} compilations, but none could be read.")
+        noun = "compilation" if compilations == 1 else "compilations"
+        sentences.append(f"Dynamo began {compilations} {noun}, but none could be read.")
     if any(frame.are_metrics_lost for frame in ledger.started_frames):
         sentences.append("PyTorch's trace lacks the outcomes of the frames; they are inferred.")
     return [Diagnostic("warning", f"{sentence} {_UNKNOWN_TORCH}") for sentence in sentences]

@@ -16,7 +16,7 @@ from jupyter_graphbreak.analysis.functions import end_by_indentation, end_in_tre
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library
-from jupyter_graphbreak.records.records import is_resume, plain_function
+from jupyter_graphbreak.records.records import is_resume, original_name
 from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def find_expression(
     tree: ast.AST, line: int, column: int, end_column: int, end_line: int | None
 ) -> ExpressionRange | None:
     """Return the range of the expression with the given start and end, ``None`` if there is none.
+
+    For a statement such as ``if`` or ``for``, it is the range of its condition or iterable.
 
     Parameters
     ----------
@@ -117,7 +119,7 @@ def _head_of(node: ast.AST) -> ExpressionRange | None:
 
 
 def branch_uses(tree: ast.AST) -> dict[int, BranchUse]:
-    """Return the uses of branches, as far as they are known, by the lines of their tests."""
+    """Return the purposes of branches, as far as they are known, by the lines of their tests."""
     uses: dict[int, BranchUse] = {}
     waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
     while waiting:
@@ -174,7 +176,7 @@ _MARIMO_INDENT = 4
 _MAX_CODE = 2000
 #: Lines of a library shown before and after a break, and before and after any other place in the report.
 _LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
-#: The beginning of a statement whose head runs again after its body.
+#: The beginning of a statement whose head is reached again after its body.
 _WITH_OR_WHILE_HEAD = re.compile(r"\s*(?:async\s+)?(?:with|while)\b")
 
 
@@ -245,7 +247,7 @@ class Sources:
                 self._source_id(text.filename)
 
     def kind(self, filename: str, function: str = "") -> Kind:
-        """Return the kind of a frame's source; machinery is never shown."""
+        """Return the kind of a frame's source; machinery is left out of stacks."""
         text = self._texts.get(filename)
         if text is not None and text.kind == "cell":
             return "cell"
@@ -257,7 +259,7 @@ class Sources:
         return "library" if module_path is not None or filename.startswith("<") else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
-        """Return who owns the innermost frame of a stack; a frame of the standard library belongs to its caller.
+        """Return who owns the innermost frame of a stack; the standard library and machinery count as their caller's.
 
         Parameters
         ----------
@@ -364,7 +366,7 @@ class Sources:
             return None
         source = self._source_id(filename)
         text = self._texts.get(filename)
-        name = plain_function(function) if function else None
+        name = original_name(function) if function else None
         if text is None:
             return Location(source, line, line, function=name)
         source_line = line + text.line_offset
@@ -438,7 +440,7 @@ class Sources:
         if start is None or text is None:
             return start
         return msgspec.structs.replace(
-            start, end_line=max(start.line, self._last_line_of_function(text, start.line, plain_function(name)))
+            start, end_line=max(start.line, self._last_line_of_function(text, start.line, original_name(name)))
         )
 
     def _last_line_of_function(self, text: SourceText, line: int, name: str) -> int:
@@ -456,7 +458,7 @@ class Sources:
         return segment.first_line + end_by_indentation(lines, min(line - segment.first_line, len(lines) - 1))
 
     def sources(self, breaks: Iterable[Location | None], other_places: Iterable[Location | None]) -> list[Source]:
-        """Return the sources that locations mention, with their texts.
+        """Return the sources that locations mention, and all recorded cells, with their texts.
 
         Library functions can be long, so a library's source only has the lines around the given places.
 
@@ -596,6 +598,6 @@ def shown_stack(sources: Sources, stack: Iterable[StackEntry]) -> list[Location]
 def _continues_caller(entry: StackEntry, caller: StackEntry) -> bool:
     """Return whether an entry continues its caller: as its resume function, or as the function made from a cell."""
     is_same_function = (
-        plain_function(caller.function) == plain_function(entry.function) and caller.filename == entry.filename
+        original_name(caller.function) == original_name(entry.function) and caller.filename == entry.filename
     )
     return is_same_function and (is_resume(entry.function) or entry.function == _MODULE)

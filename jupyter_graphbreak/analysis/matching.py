@@ -90,7 +90,7 @@ class ReusableCode:
 
     @property
     def functions(self) -> list[Frame | Skipped]:
-        """The functions that the other run did not compile, each once, those with hidden breaks first."""
+        """The functions that the other run may have reused, each once, those with hidden breaks first."""
         of_breaks = [
             part
             for break_ in self.hidden
@@ -171,12 +171,12 @@ class ReusableCode:
 
 
 def _source_paths(report: Report) -> dict[str, str]:
-    """Return a name for each source that stays the same as long as the source is not edited."""
+    """Return the path of each file and the name of each cell, by the id of the source."""
     return {source.id: source.path or source.name for source in reversed(report.sources)}
 
 
 def _function_identity(part: Frame | Skipped, names: Mapping[str, str]) -> _Function:
-    """Return the identity of a function, which stays the same as long as the function is not edited."""
+    """Return the identity of a function, which stays the same until its file is edited or its cell runs again."""
     place = part.location
     if place is None or place.source not in names:
         return _Function("?", part.function, place.line if place is not None else 0)

@@ -18,7 +18,7 @@ from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import StackEntry, read_stack, strip_inserted_frames
 
 _NO_FOLDERS = PackagePaths()
-# No pattern can backtrack, so a malicious text is parsed as fast as any other.
+# The patterns backtrack only within a line or a few thousand characters, so a malicious text is not slow to parse.
 _HEADER = re.compile(r"^Graph break in user code at (?P<file>.{1,4096}):(?P<line>\d{1,9})[ \t]*$", re.MULTILINE)
 _REASON = "Graph Break Reason: "
 _AFTER_REASON = re.compile(r"\n[ \t]*(?:User code traceback:|Stack variable source attribution)")
@@ -136,7 +136,7 @@ def parse_error(text: str, exception: str | None = None, packages: PackagePaths 
 
 
 def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
-    """Parse the message of an exception, without the sentences around it."""
+    """Parse the message of an exception; it may begin with a sentence on the frame and end with the user's stack."""
     body = _OPENING_SENTENCES.sub("", text)
     body = re.split(r"\nfrom user code:?\s*\n", body, maxsplit=1)[0].rstrip("\n")
     parts = _CHAINED_BREAK.split(body)

@@ -20,8 +20,8 @@ _DEFAULT_VALUE = object()
 def settings_of_run(ledger: Ledger) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Return the settings in force while frames were compiled, and a note for each that changed between two frames.
 
-    For a setting that changed, the returned value is one that is not the default; the note has all values. If there is
-    no record of the settings of any frame, the settings at the end of the run are returned.
+    For a setting that changed, the returned value is the last one other than the default; the note has all values. If
+    there is no record of the settings of any frame, the settings at the end of the run are returned.
     """
     if not ledger.settings:
         return ledger.run.config, []

@@ -1,4 +1,4 @@
-"""Redact a report so that it can be shared: keep its structure, remove everything that comes from the user's code.
+"""Redact a report so that it can be shared: keep its structure, remove all words that come from the user's code.
 
 ``CONTENTS`` lists what may stay: ids, causes, line numbers, counts, times, shapes, and PyTorch's own words, which
 ``known_words.txt`` lists. Names of functions, files and cells become ``f1``, ``file1``, ``cell1``, consistently in
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from jupyter_graphbreak.knowledge.causes import all_advice, setting_titles
-from jupyter_graphbreak.records.records import is_resume, plain_function
+from jupyter_graphbreak.records.records import is_resume, original_name
 from jupyter_graphbreak.report.schema import SCHEMA_VERSION, Diagnostic, Graph, Report
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ CONTENTS: dict[tuple[str, str], Content] = {
 
 _KNOWN_WORDS_FILE = Path(__file__).with_name("known_words.txt")
 _OPERATION_PREFIX = re.compile(
-    r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_functional|_c10d_functional|quantized|higher_order)\.)"
+    r"(?:torch\.ops\.)?(?=(?:aten|prims|prim|inductor|_?c10d_functional|quantized|higher_order)\.)"
 )
 
 
@@ -299,7 +299,7 @@ def _names_by_id() -> dict[str | None, set[str]]:
 
 _WORD = re.compile(r"\w+")
 _RESUME_PREFIX = "torch_dynamo_resume_in_"
-#: The maximum length of all resume prefixes of a name; no real function is resumed 50 times.
+#: The maximum length of all resume prefixes of a name, enough for a function that is resumed 50 times.
 _MAX_PREFIX_LENGTH = 50 * len(_RESUME_PREFIX)
 _RESUME_SUFFIX = re.compile(r"_at_(\d{1,9})$")
 _GUARDS = re.compile(
@@ -339,7 +339,7 @@ _ASPECTS = {
     "random state",
 }
 _DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|hpu|mtia|meta|auto|unknown)(?::\d{1,4})?(?:, (?:cpu|cuda)(?::\d{1,4})?)*")
-_DTYPE = re.compile(r"(?:b?float|complex|u?int|q?u?int)\d{1,3}(?:_e\dm\d(?:fn)?(?:uz)?)?|bool|bfloat16|unknown")
+_DTYPE = re.compile(r"(?:b?float|complex|q?u?int)\d{1,3}(?:_e\dm\d(?:fn)?(?:uz)?)?|bool|unknown")
 #: A dynamic size: a symbol, or a formula of symbols and numbers.
 _SYMBOLIC = re.compile(r"[suz]\d{1,6}|\d{1,18}|Sym|Max|Min|Mod|FloorDiv|PythonMod|[-+*/()%, ]")
 _ID = re.compile(r"[A-Z]{1,3}|[a-z]{1,2}\d{1,7}|(?:!\d{1,9}/)?\d{1,9}/\d{1,9}(?:#\d{1,9})?|\d{1,9}")
@@ -475,7 +475,7 @@ def _user_words(report: Report) -> Iterator[str]:
     """Yield the words in the source texts and names of a report, except Python's keywords."""
     texts = [segment.text for source in report.sources for segment in source.segments]
     texts += [text for source in report.sources for text in (source.name, source.path or "")]
-    texts += [plain_function(frame.function) for frame in report.frames]
+    texts += [original_name(frame.function) for frame in report.frames]
     texts += [break_.location.code or "" for break_ in report.breaks if break_.location is not None]
     for text in texts:
         yield from (word for word in _WORD.findall(text) if not keyword.iskeyword(word))

@@ -1,4 +1,4 @@
-"""Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, by joining the run with the source.
+"""Find the ``error_on_graph_break`` or ``fullgraph`` that governed a break, from the recorded run and the source.
 
 The run records which scopes were open, in which order and with which values. The source shows the extent of each scope.
 A scope that Dynamo reopens in a resume function is recorded with the line at which that function continues, not its
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from jupyter_graphbreak.analysis.functions import first_line
 from jupyter_graphbreak.analysis.python_text import parse_python
-from jupyter_graphbreak.records.records import StackEntry, plain_function
+from jupyter_graphbreak.records.records import StackEntry, original_name
 from jupyter_graphbreak.report.schema import Rule, Scope, Setting
 
 if TYPE_CHECKING:
@@ -28,12 +29,23 @@ _SETTING_NAME = "error_on_graph_break"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A place in the source that can open a scope: its expression and the last line that the scope covers."""
+    """A place in the source that can open a scope.
+
+    Parameters
+    ----------
+    line, end_line, column : int
+        The lines and the first column of the expression.
+    first_line, last_line : int
+        The lines that the scope covers; a decorated function begins with its first decorator.
+    names_setting : bool
+        Whether the expression names the setting.
+    """
 
     form: Form
     line: int
     end_line: int
     column: int
+    first_line: int
     last_line: int
     names_setting: bool
 
@@ -72,8 +84,7 @@ class SourceRegions:
 
     def decorators_of(self, line: int) -> list[Region]:
         """Return the decorators of the function whose code starts at a line."""
-        decorators = (region for region in self._regions if region.form == "decorator")
-        return [region for region in decorators if line <= region.line <= region.last_line]
+        return [region for region in self._regions if region.form == "decorator" and region.first_line == line]
 
 
 def _regions(tree: ast.AST, offset: int) -> Iterator[Region]:
@@ -82,23 +93,24 @@ def _regions(tree: ast.AST, offset: int) -> Iterator[Region]:
         if isinstance(node, ast.With | ast.AsyncWith):
             for item in node.items:
                 claimed.add(item.context_expr)
-                yield _region("with", item.context_expr, node.end_lineno or node.lineno, offset)
+                yield _region("with", item.context_expr, node, offset)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             for decorator in node.decorator_list:
                 claimed.add(decorator)
-                yield _region("decorator", decorator, node.end_lineno or node.lineno, offset)
+                yield _region("decorator", decorator, node, offset)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node not in claimed:
-            yield _region("call", node, node.end_lineno or node.lineno, offset)
+            yield _region("call", node, node, offset)
 
 
-def _region(form: Form, node: ast.expr, last_line: int, offset: int) -> Region:
+def _region(form: Form, node: ast.expr, covered: ast.stmt | ast.expr, offset: int) -> Region:
     return Region(
         form=form,
         line=node.lineno + offset,
         end_line=(node.end_lineno or node.lineno) + offset,
         column=node.col_offset,
-        last_line=last_line + offset,
+        first_line=first_line(covered) + offset,
+        last_line=(covered.end_lineno or covered.lineno) + offset,
         names_setting=_SETTING_NAME in ast.unparse(node) or "fullgraph" in ast.unparse(node),
     )
 
@@ -111,7 +123,7 @@ class ScopeTable:
         self._regions_by_file: dict[str, SourceRegions] = {}
         self._scopes: dict[tuple[Any, ...], Scope] = {}
         self._breaks: dict[str, list[str]] = {}
-        # Lines of with statements that opened a scope in the run, under whatever name.
+        # Lines of ``with`` statements that opened a scope in the run, even if they do not name the setting.
         self._opened_lines: set[tuple[str, int]] = set()
 
     def scopes(self) -> list[Scope]:
@@ -213,7 +225,7 @@ class ScopeTable:
         value, site, wrapped = scope.value, scope.site, scope.wrapped
         if wrapped is not None:
             filename, region = self._region_wrapping(site, wrapped)
-            how_wrapped = f"wrapped around {plain_function(wrapped.name)}"
+            how_wrapped = f"wrapped around {original_name(wrapped.name)}"
             if region is None and site is not None:  # outside the functions whose text was recorded
                 location = self._sources.place(site)
                 return self._add_scope("call", location, parent, how_wrapped, value=value)
@@ -320,7 +332,7 @@ def _entered_function(scope: additions.OpenScope) -> tuple[str, str] | None:
 
 
 def _function_of(entry: StackEntry) -> tuple[str, str]:
-    return entry.filename, plain_function(entry.function)
+    return entry.filename, original_name(entry.function)
 
 
 def _covers(scope: Scope, place: Location | None) -> bool:

@@ -18,7 +18,7 @@ import torch
 from jupyter_graphbreak._torch_compat.patching import report_to_run
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
-from jupyter_graphbreak.records.records import is_resume, plain_function
+from jupyter_graphbreak.records.records import is_resume, original_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -234,13 +234,13 @@ def _is_cell(entry: types.TracebackType, filename: str) -> bool:
     """Return whether an entry is the function of the cell, or a resume function of it."""
     code = entry.tb_frame.f_code
     is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
-    return code.co_filename == filename and plain_function(code.co_name) == "<module>" and is_function
+    return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
 def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
     code, calling = entry.tb_frame.f_code, caller.tb_frame.f_code
     is_same_function = (
-        plain_function(code.co_name) == plain_function(calling.co_name) and code.co_filename == calling.co_filename
+        original_name(code.co_name) == original_name(calling.co_name) and code.co_filename == calling.co_filename
     )
     return is_resume(code.co_name) and is_same_function
 
@@ -254,7 +254,7 @@ def _linked(
     """
     code = entry.tb_frame.f_code
     needs_stand_in = entry.tb_lasti == _NO_INSTRUCTION or not _is_hashable(code)
-    if needs_stand_in or plain_function(code.co_name) == "<module>" or is_resume(code.co_name):
+    if needs_stand_in or original_name(code.co_name) == "<module>" or is_resume(code.co_name):
         stand_in = _stand_in(entry, function)
         if stand_in is not None:
             return types.TracebackType(following, stand_in.tb_frame, stand_in.tb_lasti, stand_in.tb_lineno)
@@ -273,7 +273,7 @@ def _is_hashable(code: types.CodeType) -> bool:
 def _stand_in(entry: types.TracebackType, function: types.CodeType) -> types.TracebackType | None:
     """Return a traceback entry for the same place in code with the user's name of the function."""
     frame = entry.tb_frame
-    filename, name = frame.f_code.co_filename, plain_function(frame.f_code.co_name)
+    filename, name = frame.f_code.co_filename, original_name(frame.f_code.co_name)
     statement = _raising_statement(entry)
     scope: dict[str, Any] = {_RAISER_NAME: _Raiser()}
     try:

@@ -38,7 +38,10 @@ class MalformedBaseline(ValueError):  # noqa: N818 - reads as the sentence it re
 
 
 class AllowedBreak(msgspec.Struct, frozen=True, order=True, forbid_unknown_fields=True):
-    """An allowed break; ``path`` is empty for a notebook's cell, ``function`` for code outside functions."""
+    """An allowed break; ``path`` is empty for a notebook's cell, ``function`` for code outside functions.
+
+    ``line`` is the text of the source line.
+    """
 
     path: str = ""
     function: str = ""
@@ -93,7 +96,7 @@ def read_baseline(text: str) -> Baseline:
     Raises
     ------
     MalformedBaseline
-        If the text is not TOML, has unknown or malformed fields, or was written by a later release.
+        If the text is not TOML, has unknown or malformed fields, or has a different version of the format.
     """
     if any(map(_has_long_key, text.split("\n"))):
         raise MalformedBaseline("it has a key with too many parts")

@@ -1,7 +1,8 @@
 """Compare reports with a baseline: find the breaks that are new, the same, or gone.
 
 Two breaks are the same if function and cause are the same, even if the line was edited. If the old function is gone
-(renamed, moved, or its file was renamed), line and cause must be the same. Each allowed break allows one break.
+(renamed, moved, or its file was renamed), line and cause must be the same. With a different release of PyTorch, which
+may have renamed the cause, function and line are enough. Each allowed break allows one break.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from jupyter_graphbreak.records.records import compiled_function, resumed_at
+from jupyter_graphbreak.records.records import display_name, resumed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,4 +97,4 @@ class ProgressMeter:
 def _description_of(name: str) -> str:
     """Return the user's name of a function that Dynamo compiles, and the line at which it resumes."""
     line = resumed_at(name)
-    return compiled_function(name) + (f" after line {line}" if line is not None else "")
+    return display_name(name) + (f" after line {line}" if line is not None else "")

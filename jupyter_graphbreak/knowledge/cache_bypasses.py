@@ -30,7 +30,7 @@ class CacheBypass:
     advice: str | None = None
 
 
-#: The entry for a reason is the first one with a mark that occurs in the reason.
+#: The entry for a reason is the first one with a search text that occurs in the reason.
 CACHE_BYPASSES = (
     CacheBypass(
         "autograd function",
@@ -98,5 +98,5 @@ CACHE_BYPASSES = (
 
 
 def cache_bypass(reason: str | None) -> CacheBypass | None:
-    """Return the entry for PyTorch's reason."""
+    """Return the entry for PyTorch's reason; ``None`` if there is none."""
     return next((entry for entry in CACHE_BYPASSES if any(part in (reason or "") for part in entry.search_texts)), None)

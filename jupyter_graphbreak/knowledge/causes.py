@@ -1,4 +1,4 @@
-"""The tables of causes, sorted by id, and of called functions, and what they say about a break.
+"""The table of causes, whose GB ids ascend, the table of called functions, and functions that search both.
 
 ``since`` comes from the registries and settings of PyTorch 2.9.1, 2.10.0, 2.11.0, 2.12.0, 2.13.0, 2.14.0 and 2.15.0.
 """
@@ -1433,7 +1433,7 @@ CAUSES = (
     ),
 )
 
-#: Functions whose calls break graphs. If several patterns match a line, the first entry provides the manual step.
+#: Calls and operators that break graphs. If several patterns match a line, the first entry provides the manual step.
 CALLS = (
     KnownCall(
         # Dynamo evaluates ``%`` with the tensor, which PyTorch refuses; it calls ``format()`` after the graph.
@@ -1530,7 +1530,6 @@ CALLS = (
         page="where_to_compile.md#the-training-step",
     ),
     KnownCall(
-        names=("tqdm",),
         pattern=r"\b(?:tqdm|trange)\(",
         title="Progress bar",
         advice="compile the model, or a function for one step, and call it in a loop that is not compiled",
@@ -1611,7 +1610,9 @@ CALLS = (
 
 
 def known_cause(gb_id: str | None, name: str, context: str | None = None, code: str | None = None) -> KnownCause:
-    """Return the entry for a cause; if there is none, an entry with only a title.
+    """Return the entry for a cause, in which the facts about a known call replace some of its own.
+
+    If there is no entry for the cause, its name is the title.
 
     Parameters
     ----------
@@ -1674,7 +1675,8 @@ def setting_titles() -> frozenset[str]:
 def all_advice() -> frozenset[str]:
     """Return all our advice; it contains no text of any user's program."""
     entries = (*CAUSES, *CALLS)
-    texts = {entry.advice for entry in entries} | {cause.advice_if_consequence for cause in CAUSES}
+    texts = {text for entry in entries for text in (entry.advice, entry.setting_advice)}
+    texts |= {cause.advice_if_consequence for cause in CAUSES}
     texts |= {advice for cause in CAUSES for _, advice in cause.advice_by_use}
     texts |= {switch.advice for switch in SWITCHES} | {bug.advice_in_report for bug in bugs_with_messages()}
     return frozenset(text for text in texts if text is not None) | owner_advice()

@@ -36,7 +36,7 @@ BranchUse = Literal["end of a loop", "error", "message"]
 
 @dataclass(frozen=True, slots=True)
 class DynamoSetting:
-    """A setting of Dynamo with the value that makes something traceable.
+    """A setting of Dynamo with a value that may remove breaks.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class SkipReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownCall:
-    """The facts about a called function or an operator, which apply whatever the GB id of the break.
+    """The facts about a called function or an operator, for breaks with any GB id unless ``causes`` names some.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ class KnownCall:
     pattern : str or None
         A regular expression for the source code of the call.
     causes : tuple of str
-        The GB ids of the only causes to which the entry applies, with its pattern; empty if it applies to all.
+        The GB ids of the causes to which the entry applies, if its pattern matches the code; empty for any cause.
     title, advice, setting_advice, manual_step, page
-        As in :class:`KnownCause`; ``None`` means that the entry of the GB id applies.
+        As in :class:`KnownCause`; if one is ``None``, that of the cause's own entry applies.
     """
 
     names: tuple[str, ...] = ()

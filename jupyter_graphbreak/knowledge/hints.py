@@ -15,7 +15,7 @@ _FORMER_USER_ERROR = "Dynamo has detected that tracing the code will result in a
 _DYNAMO_BUG = "This is likely to be a Dynamo bug"
 _FOLLOWS_EARLIER = "This graph break may have been caused by an earlier graph break"
 
-#: The hints that a report leaves out, because they suggest no step.
+#: The hints that ``Break.advice`` leaves out, because they suggest no step.
 GENERAL_HINTS = (
     _USER_ERROR,
     _FORMER_USER_ERROR,

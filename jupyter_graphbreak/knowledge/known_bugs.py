@@ -22,13 +22,13 @@ class KnownBug:
     symptom : str
         The words of the error, or what goes wrong.
     code : str
-        What the code does.
+        What the code does, as the end of a sentence that begins with "In code that".
     advice : str
         What to do until the bug is fixed.
     releases : str
         The releases that the issue names; empty if they are known only from our own programs.
     message : str
-        A regular expression for the message of an error that no other bug has; empty if there is none.
+        A regular expression for an error message by which the bug is recognized; empty if there is none.
     """
 
     issue: str

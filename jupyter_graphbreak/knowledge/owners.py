@@ -88,7 +88,7 @@ OWNERS: Mapping[Owner, KnownOwner] = {
 
 
 def owner_advice() -> set[str]:
-    """Return all advice in ``OWNERS``."""
+    """Return all texts of this module that a report may contain as advice."""
     return {
         OPTIMIZER,
         LIBRARY_OPTIMIZER,

@@ -1,4 +1,4 @@
-"""Reasons why functions run eagerly, in the words of PyTorch's documentation, and how to make Dynamo compile them."""
+"""Reasons why functions run eagerly, and how to make Dynamo compile them."""
 
 from __future__ import annotations
 

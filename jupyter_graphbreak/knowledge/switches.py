@@ -41,8 +41,8 @@ class KnownSwitch:
     files : tuple of str
         The beginnings of the paths of the files that contain the breaks.
     search_texts : tuple of str
-        Texts, in lower case, one of which occurs in the break's code or function, or in its callers; empty if the files
-        suffice.
+        Texts, in lower case, one of which occurs in the code or the function name of the break or of its two nearest
+        callers; empty if the files suffice.
     title : str
         The step for the reader.
     instruction : str
@@ -204,7 +204,9 @@ _TRANSFORMERS_CHECKS = KnownSwitch(
     since="5.0",
     source="transformers/utils/import_utils.py",
     measurements=(
-        SwitchMeasurement("31 architectures that break, with the settings before it: places", "5.23.0", 36, 27),
+        SwitchMeasurement(
+            "31 architectures that break, with Dynamo's settings applied first: places", "5.23.0", 36, 27
+        ),
     ),
 )
 _EXPERTS = KnownSwitch(

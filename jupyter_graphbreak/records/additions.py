@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Addition(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that we add; ``kind`` is its name in the trace."""
+    """An entry that we add, or a part of one; ``kind`` is its name in the trace, empty for a part."""
 
     kind: ClassVar[str] = ""
 
@@ -83,7 +83,7 @@ class FrameStarted(CodeObject, frozen=True, kw_only=True):
     Parameters
     ----------
     stack : list of StackEntry
-        The Python stack at the call that caused it.
+        The Python stack at the call that caused it, outermost first.
     module : str or None
         The class of the module whose call the code implements.
     """
@@ -281,7 +281,7 @@ class ResumeCreated(CodeObject, frozen=True, kw_only=True):
     compiled : bool or None
         Whether Dynamo already has compiled code for it.
     enters : int or None
-        The id of the resume function that it calls first: for nested breaks, that of the function it had called.
+        The id of the resume function that it calls first, for nested breaks: that of the function in which it broke.
     """
 
     kind: ClassVar[str] = "graphbreak_resume"
@@ -442,7 +442,8 @@ class SourceRecorded(Addition, frozen=True, kw_only=True):
     lines : dict
         Single lines that records mention, by line number.
     line_offset, indent : int
-        The number of lines and columns that the notebook removed from the front of a cell before it ran the cell.
+        The number of lines at the front of a cell, and of columns at the front of each line, that the notebook removed
+        before it ran the cell.
     """
 
     kind: ClassVar[str] = "graphbreak_source"
@@ -462,7 +463,8 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
     Parameters
     ----------
     values : dict
-        The settings whose value is not the default, and two that always matter.
+        The settings whose value is not the default, and two that are always recorded: ``nested_graph_breaks`` and
+        ``recompile_limit``.
     defaults : list of str
         The names in ``values`` whose value is the default.
     """
@@ -532,7 +534,7 @@ def read_addition(record: Record) -> Addition | None:
     Raises
     ------
     msgspec.ValidationError
-        If a field has the wrong type.
+        If a field is missing or has the wrong type.
     """
     kind = _CLASSES.get(record.kind)
     return msgspec.convert(record.data, kind, str_keys=True) if kind is not None else None

@@ -1,4 +1,4 @@
-"""Read the type and the attributes of any object without running the code of its class."""
+"""Read the type and the attributes of any object without running ``__getattr__`` or properties of its class."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def proxied_by(value: Any) -> Any:
 def attribute_of(value: Any, name: str, default: Any = None) -> Any:
     """Return an attribute of any object, even one whose ``__getattr__`` raises or counts its calls.
 
-    Neither ``__getattr__`` and ``__getattribute__`` of its class nor a property runs.
+    No ``__getattr__``, ``__getattribute__`` or property of its class runs.
 
     Parameters
     ----------
     default : object, optional
-        The result if there is no such attribute, or if only code of the class could return it.
+        The result if there is no such attribute, or if only these could return it.
     """
     class_ = type(value)
     of_class = next((vars(base)[name] for base in class_.__mro__ if name in vars(base)), None)

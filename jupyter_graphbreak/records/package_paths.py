@@ -1,6 +1,6 @@
 """Determine the owner of a file by its folder: a package, the standard library, or the user.
 
-Nothing is read from disk, so this also works for the paths in a log from a different machine.
+:class:`PackagePaths` reads nothing from disk, so it also works for the paths in a log from a different machine.
 """
 
 from __future__ import annotations
@@ -121,7 +121,10 @@ def package_paths() -> PackagePaths:
 
 
 def is_library(filename: str) -> bool:
-    """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library."""
+    """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library.
+
+    A package that is installed from source, outside the folders for packages, counts as the user's code.
+    """
     roots = ("<frozen ", *(f"{root}{os.sep}" for root in _roots(tuple(sys.path))))
     return filename.startswith(roots) or _GENERATED_MODULE.search(filename) is not None
 

@@ -38,7 +38,7 @@ NEEDED_ENTRIES = frozenset(
         "dynamo_start",
     }
 )
-#: The metrics to keep; a report does not need the other fifty or so settings and counters.
+#: The metrics to keep; a report does not need the many other settings and counters.
 _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_frame_compile_time_s", "fail_type",
             "fail_reason", "fail_user_frame_filename", "fail_user_frame_lineno", "graph_op_count",
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
@@ -47,7 +47,7 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
-#: An upper bound of the times in a log.
+#: An upper bound of the times in a log, in seconds.
 _MAX_TIME = 1e11
 
 #: Keys of the envelope that describe the origin of a record, not its content.
@@ -98,8 +98,10 @@ class StackEntry(msgspec.Struct, frozen=True, array_like=True):
 
     Parameters
     ----------
-    filename, line, function
-        The values in the code object; a resume function has the name that Dynamo gave it.
+    filename, function
+        As in the code object; a resume function has the name that Dynamo gave it.
+    line : int or None
+        The line that runs.
     first_line : int or None
         The first line of the code object.
     column, end_column, end_line : int or None
@@ -172,7 +174,10 @@ class CompileTime(msgspec.Struct, frozen=True, array_like=True):
 
 
 def compile_time(record: Record) -> CompileTime | None:
-    """Return the time of a compilation, from the record of its complete metrics; ``None`` for other records."""
+    """Return the time of a compilation, from the record of its metrics; ``None`` for other records.
+
+    The record must not have gone through :func:`without_spare_data`, which removes the start.
+    """
     if not record.kind.endswith("compilation_metrics") or not isinstance(record.data, dict):
         return None
     data = record.data
@@ -184,7 +189,7 @@ def compile_time(record: Record) -> CompileTime | None:
         return None
     if not (0 < start < _MAX_TIME and 0 <= seconds < _MAX_TIME):
         return None
-    return CompileTime(start, seconds, compiled_function(function) if isinstance(function, str) else None)
+    return CompileTime(start, seconds, display_name(function) if isinstance(function, str) else None)
 
 
 def without_spare_data(record: Record) -> Record:
@@ -258,15 +263,15 @@ def is_inserted_frame(module_path: str | None, function: str) -> bool:
 
 
 def strip_inserted_frames(stack: list[StackEntry], packages: PackagePaths) -> list[StackEntry]:
-    """Return a stack without the frames that torch inserts after the program's own call."""
+    """Return a stack without the frames that torch inserts after the program's own call; unchanged if all are such."""
     end = len(stack)
     while end and is_inserted_frame(packages.module_path(stack[end - 1].filename), stack[end - 1].function):
         end -= 1
     return stack[:end] or stack
 
 
-def plain_function(name: str) -> str:
-    """Return the user's name of a function; for a resume function, the name of the function that it resumes."""
+def original_name(name: str) -> str:
+    """Return the name of a function in the source; for a resume function, the name of the function that it resumes."""
     while (match := _RESUME_NAME.match(name)) is not None:
         name = match["name"]
     return name
@@ -278,9 +283,9 @@ def resumed_at(name: str) -> int | None:
     return int(match["line"]) if match is not None else None
 
 
-def compiled_function(name: str) -> str:
+def display_name(name: str) -> str:
     """Return the name to show for a function that Dynamo compiles; a cell compiled as a function is called "cell"."""
-    plain = plain_function(name)
+    plain = original_name(name)
     return "cell" if plain == "<module>" else plain
 
 

@@ -1,4 +1,4 @@
-"""Read files only if they are regular files up to a size limit, and replace files only by complete new ones.
+"""Read only regular files, with a size limit if needed, and replace a file only by a complete new one.
 
 The path of a log, a notebook or a baseline comes from the user or from another file, so it may name anything: a pipe
 without a writer, an endless device, a folder. Reading never blocks on these.
@@ -72,7 +72,7 @@ def read_regular(path: str | Path, max_bytes: int, *, follow_links: bool = True)
 def atomic_replacement(path: str | Path) -> Iterator[Path]:
     """Yield a temporary file in the same folder, which replaces a file when the context ends without an error.
 
-    The new file is complete on disk before it replaces the old one, and has its permissions.
+    The new file is complete on disk before it replaces the old one, whose permissions it gets.
     If the path is a symbolic link, its target is replaced.
 
     Raises

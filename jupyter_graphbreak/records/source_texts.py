@@ -1,4 +1,4 @@
-"""Collect the source texts that a recording mentions: whole cells, and the functions in files that took part."""
+"""Collect the source texts that a recording mentions: whole cells, and of files the functions that took part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SegmentText, SourceRecorded
 from jupyter_graphbreak.records.package_paths import is_library
-from jupyter_graphbreak.records.records import plain_function, read_stack
+from jupyter_graphbreak.records.records import original_name, read_stack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,9 +27,15 @@ _MAX_LINES = 2000
 
 
 class CellText(msgspec.Struct, frozen=True):
-    """A cell: its name, its text in the editor, and the lines and columns removed from its front to run it.
+    """A cell: its name and its text in the editor.
 
-    If ``is_name_shared`` is true, code of other cells may have the same file name.
+    Parameters
+    ----------
+    line_offset, indent : int
+        The number of lines at the front of the cell, and of columns at the front of each line, that were removed to run
+        it.
+    is_name_shared : bool
+        Whether code of other cells may have the same file name.
     """
 
     name: str
@@ -59,7 +65,7 @@ class _Mention(NamedTuple):
 def recorded_sources(
     records: Iterable[Record], find_cell: FindCell, running: str | None = None
 ) -> list[SourceRecorded]:
-    """Return the source texts that records mention: whole cells, and the functions in files that took part.
+    """Return the source texts that records mention: whole cells, and of files functions and single lines.
 
     The running cell, if its file name is given, comes first, even if only functions of other cells took part.
     """
@@ -69,11 +75,11 @@ def recorded_sources(
     records = list(records)
     without_code = frames_without_code(records)
     for record in records:
-        for filename, line, function, role in _mentions(record, given_up=record.compile_key in without_code):
+        for filename, line, function, role in _mentions(record, is_given_up=record.compile_key in without_code):
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
-            names.setdefault(filename, set()).add(plain_function(function))
+            names.setdefault(filename, set()).add(original_name(function))
             if role == "event" or (role == "frame" and not is_library(filename)):
                 functions.setdefault(filename, {}).setdefault(line, function)
     if not any(lines.values()):
@@ -135,8 +141,8 @@ def source_of_file(
     )
 
 
-def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
-    """Yield the places that a readable record mentions; ``given_up``: the record's frame has no compiled code."""
+def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
+    """Yield the places that a readable record mentions; ``is_given_up``: the record's frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -148,7 +154,7 @@ def _mentions(record: Record, *, given_up: bool) -> Iterator[_Mention]:
             line = addition.line if isinstance(addition, additions.ResumeCreated) else addition.firstlineno
             yield _Mention(addition.filename, line, addition.name, "other")
         case additions.BreakSeen() | additions.FrameFailed():
-            yield from _event_mentions(addition, given_up=given_up or isinstance(addition, additions.FrameFailed))
+            yield from _event_mentions(addition, is_given_up=is_given_up or isinstance(addition, additions.FrameFailed))
         case additions.CompiledForReport(filename=str(filename), line=int(line)):
             yield _Mention(filename, line, "<module>", "other")
         case additions.ScopeOpened():
@@ -175,10 +181,10 @@ def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> I
         yield from _code_mentions(frame.fullgraph_site.wrapped)
 
 
-def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, given_up: bool) -> Iterator[_Mention]:
+def _event_mentions(event: additions.BreakSeen | additions.FrameFailed, *, is_given_up: bool) -> Iterator[_Mention]:
     stack = event.whole_stack
     places: list[StackEntry] = stack[-1:]
-    if given_up:
+    if is_given_up:
         places = [*event.stack[:1], *places]  # the function on which Dynamo gave up: its blocks explain why
     for entry in stack:
         yield from _entry_mentions((entry,), "event" if any(entry is place for place in places) else "other")
@@ -216,11 +222,12 @@ def _segments(text: list[str], functions: dict[int, str]) -> list[SegmentText]:
 def _function_start(text: list[str], line: int, name: str) -> int | None:
     """Return the first line (decorators included) of the function ``name`` that contains ``line``.
 
-    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself.
+    For a lambda or a comprehension, it is the first line of the function around it, or else the line itself. The result
+    is ``None`` if there is no such function.
     """
     if not 0 < line <= len(text):
         return None
-    function_name = plain_function(name)
+    function_name = original_name(name)
     is_named = function_name.isidentifier()
     define = re.compile(rf"\s*(?:async\s+)?def\s+{re.escape(function_name) if is_named else ''}\b")
     position = line

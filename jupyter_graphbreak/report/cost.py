@@ -27,8 +27,8 @@ def may_be_equal(one: Spread, other: Spread) -> bool:
     """Return whether two medians may be equal, so that their difference is too small to measure.
 
     The uncertainty of a median is about 1.57 times the interquartile range divided by the square root of the number of
-    runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ with a probability
-    of 95%.
+    runs (the notches of a box plot). If the ranges of two medians do not overlap, the medians differ at a confidence
+    level of about 95%.
     """
     uncertainty = sum(1.57 * (time.high_us - time.low_us) / math.sqrt(time.runs) for time in (one, other))
     return abs(one.median_us - other.median_us) <= uncertainty
@@ -314,7 +314,7 @@ class CompiledWay(msgspec.Struct, frozen=True):
     equal : bool
         Whether results and gradients agree with those of the whole model.
     time_ratio : float or None
-        The time of a call and its backward pass, divided by that of the whole; ``None`` if it is not clear enough.
+        The time of a call and its backward pass, divided by that of the whole; ``None`` if it was not measured.
     differences : list of BlockDifference
         Why blocks are compiled separately, if each is compiled in place.
     limit_hit : bool
@@ -424,7 +424,7 @@ class GraphStartup(msgspec.Struct, frozen=True):
     cache : {"hit", "miss", "bypass", "off"}
         The state of AOTAutograd's cache. ``bypass``: it cannot keep the graph, so every start compiles it.
     reason : str or None
-        Why the graph is not in the cache, in PyTorch's words; or why only its code is not in Inductor's cache.
+        Why the graph is not in the cache; or why only its code is not in inductor's cache.
     location : Location or None
         The operation that makes PyTorch bypass the cache.
     """
@@ -500,7 +500,7 @@ class Check(msgspec.Struct, frozen=True):
     Parameters
     ----------
     equal : bool
-        Whether they agree, within the rounding that a run in float64 shows.
+        Whether they agree, up to rounding errors, whose size a run in float64 shows.
     step : {"eager", "aot_eager", "backend"} or None
         The step of compiling that introduces the difference.
     restored_by : list of NumericsTrial

@@ -22,7 +22,11 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The lengths of the lists in the report; ``events`` counts the occurrences of all breaks."""
+    """The lengths of the lists in the report.
+
+    ``ops`` counts the operations of all graphs, ``events`` the occurrences of all breaks, and ``errors`` the frames
+    whose outcome is ``error``.
+    """
 
     frames: int = 0
     graphs: int = 0

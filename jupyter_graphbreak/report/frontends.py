@@ -25,9 +25,9 @@ class Example(msgspec.Struct, frozen=True):
     Parameters
     ----------
     what : str
-        How it was derived ("x negated"); empty for arguments given by the user.
+        How it was derived ("x negated"), or "the first input"; empty for further arguments given by the user.
     values : str
-        Its values, if they are short.
+        The parameters with their values, shortened if they are long.
     raised : Raised or None
         The exception that the function itself raises with it, if any.
     """
@@ -51,7 +51,7 @@ class Verdict(msgspec.Struct, frozen=True):
         result than the function, without an error. ``raises``: there is no program, or it raises on the input with
         which it was captured.
     graphs, breaks : int or None
-        The number of graphs and breaks with the first input; ``None`` if an error prevented the capture.
+        The number of graphs and breaks with the first input; ``None`` if the outcome is ``raises``.
     example : Example or None
         The input that shows that the program is wrong, or that it refuses.
     difference : str or None
@@ -98,8 +98,8 @@ class Frontends(msgspec.Struct, frozen=True):
     advice : str or None
         Advice about the first graph break.
     changes : list of str
-        The names of the objects that a call of the function changes. If there are any, each further input runs after
-        the first.
+        The names of the objects that a call of the function changes. If there are any, each call with a further input
+        follows calls with the first one.
     report : Report or None
         The full report of ``torch.compile`` on the first input.
     effects : list of Effect or None

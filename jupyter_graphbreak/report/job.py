@@ -13,7 +13,7 @@ JOB_MIME_TYPE = "application/vnd.graphbreak.job.v1+json"
 
 
 class EqualProcess(msgspec.Struct, frozen=True):
-    """A rank whose report differs from that of a :class:`Process` only in times and in the number of its device."""
+    """A rank whose report differs from that of a :class:`Process` only in times, device numbers and addresses."""
 
     id: str
     rank: int | None
@@ -26,7 +26,7 @@ class Process(msgspec.Struct, frozen=True):
     Parameters
     ----------
     equal : list of EqualProcess
-        Further ranks with the same report, apart from times and the number of the device.
+        Further ranks with the same report, apart from times, device numbers and the addresses of objects.
     """
 
     id: str
@@ -135,6 +135,7 @@ class Job(msgspec.Struct, frozen=True):
         Raises
         ------
         msgspec.ValidationError
-            If the data is not a job, or has a different major version.
+            If the data is not a job, or has a different major version; for data that is not JSON, its base class
+            ``msgspec.DecodeError``.
         """
         return require_this_version(msgspec.json.decode(data, type=cls))

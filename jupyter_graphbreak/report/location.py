@@ -21,7 +21,8 @@ class Location(msgspec.Struct, frozen=True):
     function : str or None
         The name of the function around it, without the prefix that Dynamo gives to resume functions.
     code : str or None
-        The text of the range: the expression if the columns are known, otherwise the stripped line.
+        The text of the range, up to 2000 characters: the expression if the columns are known, otherwise the stripped
+        line. ``None`` if the text is unknown or would take too much space.
     """
 
     source: str
@@ -48,11 +49,15 @@ class FunctionName(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
+    """A file or a cell.
 
-    ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``null`` for a cell; otherwise
-    it is relative to the folder of packages, the standard library, the run's working directory or ``~``. ``functions``
-    lists the functions that Dynamo began and whose qualified name differs from the plain name.
+    A cell has its whole text in one segment. A file only has the functions that took part, and a library only the lines
+    around the places in the report.
+
+    ``name`` is the name that users know: "Cell In[3]", "modeling_bart.py". ``path`` is ``None`` for a cell; otherwise
+    it is relative to the folder of packages, the standard library, the run's working directory or ``~``, or absolute if
+    the file is in none of these. ``functions`` lists the functions that Dynamo began and whose qualified name differs
+    from the plain name.
     """
 
     id: str

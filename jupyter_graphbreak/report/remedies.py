@@ -14,8 +14,7 @@ RemedyVerdict = Literal[
 #: The verdicts after which a remedy can be applied.
 WORKING: frozenset[RemedyVerdict] = frozenset({"works", "works on what ran", "works but differs"})
 
-#: The family of the remedies that compile a part of a function instead of the whole function. They make other remedies
-#: for the function pointless.
+#: The family of the remedies that compile a part of a program instead of the whole program.
 INNER_FAMILY = "inner"
 
 #: The reason why a remedy was not tried if the user interrupted the search.
@@ -111,7 +110,7 @@ class Remedy(msgspec.Struct, frozen=True):
     excludes : list of str
         The remedies that cannot be applied together with it.
     reason : str or None
-        Why it fails or was not tried, or the break that occurs instead.
+        Why it fails or was not tried, or the break that occurs instead; for a remedy that works, what was not tested.
     differences : list of str
         The differences between the changed program and the original, one sentence each.
     person : str or None

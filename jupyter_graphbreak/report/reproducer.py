@@ -23,7 +23,7 @@ class Reproducer(msgspec.Struct, frozen=True):
     steps : int
         The number of steps in which the script was reduced.
     seconds : float or None
-        The time that it took.
+        The time for making the script.
     """
 
     id: str

@@ -41,7 +41,8 @@ class RunError(msgspec.Struct, frozen=True):
     type, message : str
         Its class and its text.
     location : Location or None
-        The innermost line of the user's code in its traceback; a line of a library if there is none.
+        The place of the break that caused it; otherwise the innermost line of the user's code in its traceback, or a
+        line of a library if there is none.
     break_ : str or None
         The id of the break that caused it.
     """
@@ -60,7 +61,7 @@ class Frame(msgspec.Struct, frozen=True):
     id : str
         PyTorch's compile id; ``0/0#2`` if a reset within the run made PyTorch count from 0 again.
     role : {"entry", "call", "resume"}
-        A function passed to ``torch.compile``, a function that eager code calls, or a resume function.
+        A function that the program compiles, a function that compiled or eager code calls, or a resume function.
     resume : str or None
         The id of the :class:`Resume` that this frame compiles.
     caller : str or None
@@ -68,7 +69,7 @@ class Frame(msgspec.Struct, frozen=True):
     outcome : {"compiled", "empty", "skipped", "error"}
         ``empty`` means that there was no tensor operation to compile.
     attempts : int
-        The number of times that Dynamo traced it: after a break it starts again.
+        The number of times that Dynamo traced it: it starts again after a break, for example.
     module : str or None
         The class of the module whose call it is, if the function is the ``forward`` of a class or a wrapper around it.
     """
@@ -98,7 +99,7 @@ class TensorMeta(msgspec.Struct, frozen=True):
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """An input of a graph. For a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol."""
+    """An input of a graph; for a number, only ``dtype`` is known, as PyTorch prints it, for example ``Sym(s0)``."""
 
     name: str
     shape: list[int | str] | None
@@ -116,7 +117,7 @@ class Op(msgspec.Struct, frozen=True):
 
 
 class GraphLine(msgspec.Struct, frozen=True):
-    """The number of operations in a graph that come from one source line, including the calls on that line."""
+    """The number of operations in a graph that come from one source line or from functions that the line calls."""
 
     source: str
     line: int
@@ -137,7 +138,7 @@ class Graph(msgspec.Struct, frozen=True):
     code : str
         The graph as readable Python.
     ends : {"return", "break"}
-        Whether the function returned or a break ended the graph.
+        Whether the function returned or a break ended the graph; ``break_`` is the id of that break.
     """
 
     id: str
@@ -169,8 +170,8 @@ class Setting(msgspec.Struct, frozen=True):
     value : bool
         The value in force: ``True`` makes a break an error.
     rules : list of str
-        The deciding rules: ``default`` (no scope: ``False``); ``own`` (a scope around the place itself); ``inherited``
-        (a scope around a call that led here); ``inner over outer``; ``fullgraph`` (overrides every scope).
+        The deciding rules: ``default`` (no known scope decides); ``own`` (a scope around the place itself);
+        ``inherited`` (a scope around a call that led here); ``inner over outer``; ``fullgraph`` (overrides all scopes).
     scope : str or None
         The id of the :class:`Scope` that set it.
     chain : list of str
@@ -221,7 +222,8 @@ class BreakCost(msgspec.Struct, frozen=True):
         The time for compiling its resume functions, if it was measured. Without the break, much of this time may remain
         as a part of the time for compiling the graph before it.
     eager : int
-        The number of functions that run eagerly because of it, without those of Python's standard library.
+        The number of functions that run eagerly because of it, without those of Python's standard library, and without
+        comprehensions inside the functions that count.
     """
 
     graphs: int = 0
@@ -237,7 +239,7 @@ class Break(msgspec.Struct, frozen=True):
     gb_id : str or None
         The id in PyTorch's registry, e.g. "GB0170".
     gb_type : str
-        The registry's name for the reason, or the class of the exception if it has no name.
+        The registry's name for the reason; without one, the class of the exception or the first line of its message.
     consequence : Reason or None
         Why the frame could not resume after it; ``None`` if it could.
     outcome : {"resumed", "skipped", "error"}
@@ -315,7 +317,7 @@ SkipKind = Literal[
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A function that runs eagerly because of a break or an error.
+    """A function that runs eagerly, for a reason such as a break, an error or the recompile limit.
 
     Parameters
     ----------
@@ -538,9 +540,11 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     is empty for logs, which do not have them.
     ``changes`` compares it with the previous run of the same notebook cell, if this kernel has one.
     ``order`` has the ids of the breaks in the order in which to fix them; views number the breaks in this order.
-    ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if not requested.
+    ``remedies``, ``cost``, ``startup``, ``check``, ``values`` and ``reproducers`` are ``None`` if they were not
+    requested or could not be determined.
     ``held`` is ``None`` if it is unknown.
-    ``compiled`` lists the code compiled only for the report; it is ``None`` if the code calls ``torch.compile``.
+    ``compiled`` lists what was compiled only for the report; it is ``None`` if the code itself calls ``torch.compile``,
+    and for logs.
     ``effects`` has the effects outside the objects that can be copied; functions with such effects were not run again.
     """
 
@@ -594,13 +598,20 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
         Raises
         ------
         msgspec.ValidationError
-            If the data is not a report, or has a different major version.
+            If the data is not a report, or has a different major version; for data that is not JSON, its base class
+        ``msgspec.DecodeError``.
         """
         return require_this_version(msgspec.json.decode(data, type=cls))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read a report from :meth:`to_dict` or from a notebook's output; raises like :meth:`from_json`."""
+        """Read a report from :meth:`to_dict` or from a notebook's output.
+
+        Raises
+        ------
+        msgspec.ValidationError
+            If the data is not a report, or has a different major version.
+        """
         try:
             report = msgspec.convert(data, type=cls)
             report.to_json()

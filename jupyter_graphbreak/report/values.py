@@ -19,7 +19,8 @@ class ValueRange(msgspec.Struct, frozen=True):
     elements, nan, inf : int
         The number of elements, and of those that are NaN and infinite.
     low, high, mean : float or None
-        The least, greatest and mean of the finite elements; ``None`` if there are none, and for complex numbers.
+        The least, greatest and mean of the finite elements; ``None`` if there are none, and for complex numbers and
+        others that PyTorch cannot compare.
     """
 
     shape: list[int]
@@ -98,7 +99,7 @@ class NonFinite(msgspec.Struct, frozen=True):
 
 
 class NonFiniteInput(msgspec.Struct, frozen=True):
-    """An argument or a parameter that has NaN or Inf before the call."""
+    """A tensor in the arguments or the state of the function that has NaN or Inf before the call."""
 
     name: str
     nan: int
@@ -139,11 +140,13 @@ class EntryValues(msgspec.Struct, frozen=True):
     first : list of NonFinite
         The first operation of each direction and kind.
     given : list of NonFiniteInput
-        The inputs that had NaN or Inf before the call.
+        The inputs that had NaN or Inf before the call, at most ten.
     results : list of NonFiniteCounts
-        The counts for each value of ``by``; ``"backend"`` is missing if the backend also runs operations one by one.
+        The counts for each value of ``by``, as far as there was time; ``"backend"`` is missing if the backend is
+        ``eager``, which also runs operations one by one.
     lines : list of LineValues
-        The values of lines, in the order in which they ran.
+        The values of the last operation of each line, or of all operations of the lines that were asked for, in the
+        order in which the lines ran.
     left_out : int
         The number of lines or operations that ``lines`` does not list.
     operations : int

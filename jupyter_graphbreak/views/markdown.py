@@ -9,6 +9,7 @@ from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.text import render_text, summary_line
 from jupyter_graphbreak.views.words.aftermath import aftermath
 from jupyter_graphbreak.views.words.bounds import shown_part
+from jupyter_graphbreak.views.words.lines import ordered_breaks
 from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.report.schema import Break, Report
 
+#: The maximum numbers of lines, and of characters of a line and of a table cell.
 _MAX_LINES, _MAX_LINE, _MAX_CELL = 200, 1_000, 400
 _SPECIAL_CHARACTER = re.compile(r"[!-/:-@\[-`{-~]")
-#: GitHub limits a comment to 65,536 characters.
+#: The maximum numbers of reports, of breaks and remedies per report, of characters of a text, and of differences per
+#: remedy; GitHub limits a comment to 65,536 characters.
 _MAX_REPORTS, _MAX_BREAKS, _MAX_REMEDIES, _MAX_TEXT, _MAX_DIFFERENCES = 50, 50, 5, 8_000, 20
 
 
@@ -62,7 +65,7 @@ def _render_report(report: Report, title: str, new_break_ids: AbstractSet[str]) 
         rows = ["| | where | line | why | then |", "|---|---|---|---|---|"]
         rows += [
             _render_row(report, number, break_, new_break_ids)
-            for number, break_ in enumerate(report.breaks[:_MAX_BREAKS], start=1)
+            for number, break_ in enumerate(ordered_breaks(report)[:_MAX_BREAKS], start=1)
         ]
         if len(report.breaks) > _MAX_BREAKS:
             rows.append(f"| | and {len(report.breaks) - _MAX_BREAKS} more | | | |")

@@ -285,7 +285,7 @@ def render_text(report: Report) -> str:
 
     The verdict and the figures come first, then the breaks in the order in which to fix them, then what else was found,
     and at the end the source lines with the letters of their graphs. Control characters are escaped, so that text from
-    the user's code cannot control the terminal. A report with three breaks has at most 120 lines.
+    the user's code cannot control the terminal.
     """
     report = shown_part(report)
     lines = [
@@ -331,7 +331,7 @@ def _figures_line(report: Report) -> list[str]:
 
 
 def _measurement_lines(report: Report) -> list[str]:
-    """Return lines about how much of the run was compiled, whether that pays off, and whether the result is right."""
+    """Return the sentences about the run as a whole and the results of measurements, as lines."""
     sentences = [row.label for row in about(report)]
     sentences += [row.label for section in measurements(report) for row in section.rows]
     return [line for sentence in sentences[:_MAX_ITEMS] for line in wrap("", sentence, indent="")]
@@ -412,7 +412,7 @@ def _aftermath_lines(report: Report, break_: Break) -> list[str]:
 
 
 def _call_path(report: Report, break_: Break) -> str:
-    """Return the calls that lead to a break; in a long path, the calls of libraries in the middle are left out."""
+    """Return the calls that lead to a break; in a long path, the least informative calls are left out."""
     stack = break_.stack[:-1]
     if not stack:
         return ""
@@ -422,7 +422,7 @@ def _call_path(report: Report, break_: Break) -> str:
     order = dict.fromkeys([0, *own_calls[:1], len(stack) - 1, *own_calls, *reversed(range(len(stack)))])
     ranked = list(order)[:_MAX_CALLS]
     calls = {index: place(report, replace(stack[index], function=_function_name(stack[index]))) for index in ranked}
-    # A notebook's copy of a large report leaves out stacks that are the same as the stack of the break.
+    # A notebook's copy of a report leaves out stacks with the same lines as the stack of the break.
     different_stacks = {tuple((occurrence.stack or break_.stack)[:-1]) for occurrence in break_.occurrences}
     other_ways = len(different_stacks) - 1 if not _are_on_one_path(different_stacks) else 0
     more = f" (and {counted(other_ways, 'other way')})" if other_ways else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
-from jupyter_graphbreak.records.records import plain_function
+from jupyter_graphbreak.records.records import original_name
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Effect
 
@@ -115,4 +115,4 @@ def _new_location(source: str, place: StackEntry, find_cell: FindCell) -> Locati
         code = lines[line - 1] if 0 < line <= len(lines) else ""
     else:
         code = linecache.getline(place.filename, place.line)
-    return Location(source, line, line, function=plain_function(place.function), code=code.strip() or None)
+    return Location(source, line, line, function=original_name(place.function), code=code.strip() or None)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 #: The MIME type of the parts that the HTML and the report leave out, for a notebook without a kernel; its content is
-#: {"gzip": base64 of JSON}.
+#: {"gzip": TEXT}, where TEXT is compressed JSON in base64.
 REST_TYPE = "application/vnd.graphbreak.rest.v1+json"
 
 #: If a report is larger than this as JSON, the output leaves out parts of it.
@@ -156,9 +156,9 @@ def _lines_of_stack(stack: list[Location]) -> list[tuple[str, int, str | None]]:
 
 
 def _filled_fields(report: Report) -> dict[str, Any]:
-    """Return a report as plain data; its parts, such as breaks, have no fields that are unknown or empty by default.
+    """Return a report as plain data; its parts, such as breaks, leave out empty values that are the default.
 
-    A location without columns has no ``column``. The report itself keeps all its fields.
+    For example, a location without columns has no ``column``. The report itself keeps all its fields.
     """
     return {field.encode_name: _without_defaults(getattr(report, field.name)) for field in _struct_fields(type(report))}
 

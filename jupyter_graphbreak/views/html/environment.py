@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from markupsafe import Markup
 
 from jupyter_graphbreak.views.html.highlight import escaped, visible
-from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page, times_text
+from jupyter_graphbreak.views.words.plain_text import counted, duration, is_known_page, times_text, with_arrows
 
 if TYPE_CHECKING:
     import jinja2
@@ -64,10 +64,6 @@ def _ticks(text: str) -> Markup:
     return Markup("".join(with_code))  # noqa: S704 - every part was escaped
 
 
-def _arrows(text: str) -> str:
-    return text.replace(" -> ", " → ")
-
-
 def _short(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -109,8 +105,9 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for convert in (_ticks, _arrows, _short, _first_line, _count_of):
+    for convert in (_ticks, _short, _first_line, _count_of):
         environment.filters[convert.__name__.removeprefix("_")] = convert
+    environment.filters["arrows"] = with_arrows
     environment.filters["is_known_page"] = is_known_page
     environment.filters["duration"] = duration
     environment.filters["times"] = times_text

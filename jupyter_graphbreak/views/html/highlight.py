@@ -40,7 +40,7 @@ _ESCAPED_CHARACTER = re.compile(f"[&<>'\"]|{_INVISIBLE_CHARACTER.pattern}")
 
 
 def visible(text: str) -> str:
-    """Escape characters that hide or reorder text."""
+    """Escape control characters except tab and line feed, and characters that hide or reorder text."""
     if text.isascii() and text.isprintable():
         return text  # the common case
     return _INVISIBLE_CHARACTER.sub(lambda unseen: unseen[0].encode("unicode_escape", "surrogatepass").decode(), text)

@@ -1,4 +1,4 @@
-"""Render a job as HTML: a table of its breaks, and the report of each process."""
+"""Render a job as HTML: a table of its breaks, the reports of the first processes, and summaries of all."""
 
 from __future__ import annotations
 

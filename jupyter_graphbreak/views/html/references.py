@@ -83,7 +83,7 @@ class References:
         )
 
     def around_break(self, break_: Break) -> str:
-        """Return the references of the line of a break, its resume functions, and its eager functions."""
+        """Return the references of a break's line, resume functions with their graphs, eager functions and scope."""
         first = itertools.islice(break_.resumes, _MAX_RELATED)
         resumes = [self._resumes_by_id[ident] for ident in first if ident in self._resumes_by_id]
         return _join_references(
@@ -124,7 +124,7 @@ class References:
         return _join_references([self.line(recompilation.location)], map(self.frame, recompilation.frames), guards)
 
     def around_path(self, path: PathDifference) -> str:
-        """Return references to a path difference: its test, and the lines that run only compiled or only eagerly."""
+        """Return the references of a path difference: its test, and lines that run only compiled or only eagerly."""
         return _join_references([self.line(decision_place(path))], map(self.line, [*path.lines, *path.skipped]))
 
     def around_scope(self, scope: Scope) -> str:

@@ -1,7 +1,7 @@
 """Render reports as HTML: a snippet for the output of a cell, or a standalone page.
 
-All markup of reports is made here. Front ends that run scripts get the same markup and add behaviour to it by means of
-the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
+All HTML of reports is made from the templates in this folder. Front ends that run scripts get the same markup and add
+behaviour to it by means of the ids and attributes described in :mod:`~jupyter_graphbreak.views.html.references`.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ _MAX_SCOPE_DEPTH = 20
 
 @dataclass(frozen=True, slots=True)
 class MarkupLimits:
-    """The numbers of entries of each list that the static markup shows.
+    """The maximum number of entries of each list that the static markup shows.
 
     Breaks are expanded if there are at most ``open``. The code of a graph is shown if it has at most ``code`` lines.
     """
@@ -176,7 +176,7 @@ class View:
 
     @property
     def device_note(self) -> str:
-        """Why this device was used; empty if that is obvious."""
+        """Why this device was used; empty if the report gives no reason."""
         device = self.report.device
         if not device.note:
             return ""
@@ -190,7 +190,7 @@ class View:
 
     @property
     def paths(self) -> list[PathDifference]:
-        """The lines that run only because the code is compiled, in reading order."""
+        """The calls whose result differs while compiling, in reading order."""
         return ordered_paths(self.report)
 
     @property
@@ -251,12 +251,12 @@ class View:
 
     @staticmethod
     def why(break_: Break) -> str:
-        """Return the first paragraph of PyTorch's explanation."""
+        """Return the first line of PyTorch's explanation."""
         return (break_.explanation or "").partition("\n")[0]
 
     @staticmethod
     def why_in_detail(break_: Break) -> str:
-        """Return PyTorch's explanation after the first paragraph."""
+        """Return PyTorch's explanation after the first line."""
         return (break_.explanation or "").partition("\n")[2].strip("\n")
 
     def resumes_of(self, break_: Break) -> list[Resume]:
@@ -301,7 +301,7 @@ class View:
 
     @property
     def first_fix(self) -> Remedy | None:
-        """The remedy to apply first, shown above all breaks: it removes several breaks; ``None`` if no remedy does."""
+        """The remedy shown above all breaks: the only one to apply, if it removes several; otherwise ``None``."""
         chosen = self.compatible_remedies
         return chosen[0] if len(chosen) == 1 and len(chosen[0].breaks) > 1 else None
 

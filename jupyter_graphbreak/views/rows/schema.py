@@ -19,7 +19,7 @@ Look = Literal[
 
 
 class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The lines that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts them."""
+    """The line that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts lines."""
 
     source: str
     line: int
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     Parameters
     ----------
     id : str
-        The id in the report, or the index if entries of this kind have no ids.
+        The id in the report; if entries of this kind have none, a text that is unique in the section.
     label : str
         The main text, a few words or a sentence.
     look : str
@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     spot : Spot or None
         The target of a click.
     cost : float or None
-        Seconds, by which rows can be sorted.
+        Seconds of compiling, by which rows can be sorted.
     colour : int or None
         The colour index of a graph.
     comment : list of str
@@ -112,7 +112,7 @@ class Rows(msgspec.Struct, frozen=True, omit_defaults=True):
     look : {"good", "bad", "error", "plain"}
         The overall outcome of the run.
     status : list of str
-        The verdict on the run, and what to do first.
+        The verdict on the run, what to do first, and what changed since the last run.
     about : list of Row
         Sentences about the run as a whole.
     sections : list of Section

@@ -1,4 +1,8 @@
-"""Turn a report into rows. To add a section, write a function here and list it in ``_SECTIONS``."""
+"""Turn a report into rows.
+
+To add a section, write a function here and list it in ``_SECTIONS``, or in ``_MEASUREMENTS`` if all its rows are
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, or
 from jupyter_graphbreak.views.words.paths import decision_place, helper_of, ordered_paths, path_beside, path_effect
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.places import brief_code, place, without_function
-from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses
+from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses, with_arrows
 from jupyter_graphbreak.views.words.reason import reason_of, title_of
 from jupyter_graphbreak.views.words.recompilation import (
     best_recompile_remedy,
@@ -119,7 +123,7 @@ def build_rows(report: Report) -> Rows:
 
 
 def about(report: Report) -> list[Row]:
-    """Return rows about the run as a whole: the user's edit, what was compiled, and what was not run again."""
+    """Return rows about the run as a whole, such as the result of the user's edit and what was not run again."""
     edit, works = own_edit_sentence(report)
     without_cudagraph = enumerate(_without_cudagraph(report))
     rows = [
@@ -151,7 +155,7 @@ def _change_section(report: Report) -> Section | None:
     changes = report.changes
     if changes is None:
         return None
-    rows = [Row("figures", _with_arrows(", ".join(change_words.figures(changes))), "figures")]
+    rows = [Row("figures", with_arrows(", ".join(change_words.figures(changes))), "figures")]
     locations = {break_.id: break_.location for break_ in report.breaks}
     for index, change in enumerate(_first_items(changes.breaks)):
         place_of_change, code, reason = change_words.describe_change(change)
@@ -161,7 +165,7 @@ def _change_section(report: Report) -> Section | None:
                 _shorten_label(code or reason),
                 change.change,
                 is_code=bool(code),
-                details=[change_words.change_status(change), _with_arrows(_shorten_label(place_of_change))],
+                details=[change_words.change_status(change), with_arrows(_shorten_label(place_of_change))],
                 more=[_shorten_label(reason)],
                 spot=_as_spot(locations.get(change.break_ or "")),
             )
@@ -273,7 +277,7 @@ def _recompile_section(report: Report) -> Section | None:
     rows = []
     for index, recompilation in enumerate(_first_items(functions)):
         guards = [(guard, guard_lines(report, guard)) for guard in recompilation.guards[:_MAX_GUARDS]]
-        variations = [_with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
+        variations = [with_arrows(guard.variation) + (f", {lines}" if lines else "") for guard, lines in guards]
         remaining = len(recompilation.guards) - 1
         known_costs = [cost for ident in recompilation.frames if (cost := costs.get(ident)) is not None]
         trials = recompile_remedies(report, recompilation)
@@ -505,10 +509,6 @@ def _place_details(report: Report, location: Location | None) -> list[str]:
 
 def _spot_text(report: Report, spot: Spot | None) -> str:
     return _place_text(report, Location(spot.source, spot.line, spot.line)) if spot is not None else ""
-
-
-def _with_arrows(text: str) -> str:
-    return text.replace(" -> ", " → ")
 
 
 def _shorten_label(text: str) -> str:

@@ -1,7 +1,7 @@
 """Limit reports to the part that views show, because a report may be very large or come from an untrusted source.
 
 Views show only the beginning of lists and texts that are too long, and a note in the report says how much is shown.
-The front end has the same limits, so that both number the breaks in the same way.
+The front end has the same limits for lists, so that both number the breaks in the same way.
 """
 
 from __future__ import annotations

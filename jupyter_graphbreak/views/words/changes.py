@@ -61,10 +61,10 @@ def figures(changes: Changes) -> list[str]:
         lines.append(f"compiling {_old_to_new(f'{old_s:.2f} s', f'{new_s:.2f} s')}")
     hits = before.timing.cache_hits, after.timing.cache_hits
     if old_s is not None and new_s is not None and hits[0] != hits[1]:
-        lines.append(f"graphs from Inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
+        lines.append(f"graphs from inductor's cache {_old_to_new(*(str(number or 0) for number in hits))}")
     if before.status != after.status:
         lines.append(_old_to_new(before.status, after.status))
-    if changes.reused:
+    if changes.reused and lines:
         lines[0] = f"of what both runs compiled: {lines[0]}"
     return lines
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.knowledge.cache_bypasses import cache_bypass
 from jupyter_graphbreak.report.cost import are_apart
+from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.cost import entry_prefix, memory_text, time_text
 from jupyter_graphbreak.views.words.places import place, without_function
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: The condition under which an operation that is marked as cacheable has correct results.
-_CACHE_CONDITION = '. The cache knows a marked operation by its name only: if what it computes changes, change its "1"'
+_CACHE_CONDITION = (
+    '. The cache knows a marked operation by its name only: if what the operation computes changes, replace its "1" in '
+    "this setting by a different text"
+)
 #: At most this many entries are described.
 _MAX_ENTRIES = 50
 #: Calls that take less memory than this, and differences below this share, are not described.
@@ -45,7 +49,7 @@ _WORTH_BYTES, _WORTH_SHARE, _MAX_CHANGES = 1 << 20, 0.1, 3
 _NOTABLE_GROWTH = 1 << 10
 #: Ratios of times below this are not shown.
 _MIN_RATIO = 1.1
-#: Compiling that takes fewer seconds than this is not described.
+#: Two starts are compared if at least one of them compiles for this many seconds.
 _NOTABLE_S = 1.0
 #: At most this many graphs that no cache can keep are named.
 _MAX_BYPASSED = 3
@@ -77,6 +81,8 @@ _MAX_DIFFERENCES = 3
 _SHARE_OF_START = 0.5
 #: At most this many objects with expensive guards are named.
 _MAX_GUARDS = 3
+#: A dictionary in which a module keeps its parts, as a whole.
+_MODULE_CONTAINER = re.compile(r"\._(?:modules|parameters|buffers)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,7 @@ class CostFinding:
     Parameters
     ----------
     share : float
-        The cost of the finding as a share of the eager call's; negative if compiling saves it.
+        The cost of the finding as a share of a call's, by which findings are sorted; negative if compiling saves it.
     location : Location or None
         The line in the source.
     """
@@ -296,21 +302,14 @@ def _guard_finding(report: Report, entry: EntryCost) -> Iterator[CostFinding]:
         facts = [f"{guard.count} guards"] if guard.count > 1 else []
         facts += [place(report, without_function(guard.location))] if guard.location is not None else []
         facts_text = f" ({', '.join(facts)})" if facts else ""
-        subject, us = f"on `{_readable_guard(guard.guard)}`", time_text(guard.time.median_us)
+        path = _MODULE_CONTAINER.sub("", plain_guard(guard.guard))
+        subject, us = f"on `{path}`", time_text(guard.time.median_us)
         parts.append(f"{subject} {us}{facts_text}" if parts else f"those {subject} take {us} of each call{facts_text}")
     total_us = sum(guard.time.median_us for guard in notable_guards)
     yield CostFinding(
         f"of the guards, {', '.join(parts)}",
         total_us / max(entry.eager.median_us, total_us),
         notable_guards[0].location,
-    )
-
-
-def _readable_guard(guard: str) -> str:
-    """Return a guard with the program's names: `self.layers` for `L['self']._modules['layers']._modules`."""
-    guard = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", guard)
-    return re.sub(
-        r"\._(?:modules|parameters|buffers)(?:\['(\w+)'\])?", lambda part: f".{part[1]}" if part[1] else "", guard
     )
 
 

@@ -15,7 +15,7 @@ _MAX_NAMED = 4
 
 
 def not_run_again_sentence(report: Report) -> str:
-    """Return the sentence that says what was not run again and why; empty if everything was run again.
+    """Return the sentence that says what was not run again because of side effects; empty if there were none.
 
     "Nothing was run again, because that would repeat side effects: line 4 in step writes to the file rows.csv."
     """

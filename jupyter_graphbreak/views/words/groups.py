@@ -1,4 +1,4 @@
-"""Group breaks with the same remedy, advice or cause: a report shows it once and lists their places."""
+"""Group breaks with the same remedy, advice or cause, which is then shown once, with the places of the breaks."""
 
 from __future__ import annotations
 

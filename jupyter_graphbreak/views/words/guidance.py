@@ -28,7 +28,7 @@ _ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
 
 
 def cost_of(break_: Break) -> str:
-    """Describe what a break costs: "adds 2 graphs; compiling the code after it took 0.3 s; 3 functions run eagerly"."""
+    """Return the cost of a break: "adds 2 graphs; compiling the code after it took 0.35 s; 1 function runs eagerly"."""
     cost = break_.cost
     if cost is None:
         return ""
@@ -47,9 +47,9 @@ def graphs_added(break_: Break) -> str:
 
 
 def guidance(report: Report, break_: Break) -> list[Advice]:
-    """Return advice about a break, the best first, with PyTorch's hints if the line is the reader's own.
+    """Return advice about a break, the best first; techniques whose trials failed are left out.
 
-    Techniques whose trials failed are left out.
+    PyTorch's hints are included if the line is the reader's own, or if there is no other advice.
     """
     texts = {advice.text for advice in break_.advice}
     hints = break_.hints if break_.owner == "own" or not break_.advice else []
@@ -109,7 +109,7 @@ def _without_failed_techniques(advice: list[Advice], failed: list[str]) -> list[
 
 
 def _fix_caller_first(report: Report, break_: Break) -> Advice | None:
-    """Return advice to fix another break first, if the function is compiled only because its caller is not."""
+    """Return advice to fix another break first, if the function is compiled alone because its caller runs eagerly."""
     frames = lookup.frames(report)
     frame = frames.get(break_.occurrences[-1].frame or "") if break_.occurrences else None
     visited: set[str] = set()  # an invalid report may have callers that call each other

@@ -1,4 +1,4 @@
-"""Sentences about several processes: their names, and the processes that have a break."""
+"""Sentences about several processes: their names, the processes that have a break, and the times of compiling."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def compiling_lines(job: Job) -> list[str]:
     awaited = [rank for rank in ranks_by_wait if rank.alone_s >= _MIN_WAIT_S]
     for rank in awaited[:_MAX_AWAITED_RANKS]:
         function = f"{rank.alone_function}, " if rank.alone_function else ""
-        since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation"
+        since = f"{_seconds_text(rank.alone_start_s or 0.0)} after the first compilation began"
         lines.append(
             f"rank {rank.rank} compiled for {_seconds_text(rank.alone_s)} ({function}{since}) while at least half of "
             "the ranks did not: they wait for it in their next collective"

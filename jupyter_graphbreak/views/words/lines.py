@@ -67,7 +67,7 @@ class Line:
     eager : Skipped or None
         The function, or the rest of a function, around the line that runs eagerly.
     path : PathDifference or None
-        The decisions made on the line because the code is compiled.
+        The difference between compiled and eager paths that is decided on the line; of several, the first.
     """
 
     number: int
@@ -88,7 +88,7 @@ class Line:
 
 @per_report
 def ordered_breaks(report: Report) -> list[Break]:
-    """Return the breaks in the order in which to fix them; those without a place in it come last."""
+    """Return the breaks in the order in which to fix them; those that ``report.order`` lacks come last."""
     positions = {ident: position for position, ident in enumerate(report.order)}
     return sorted(report.breaks, key=lambda break_: positions.get(break_.id, len(positions)))
 

@@ -23,7 +23,7 @@ def sources(report: Report) -> dict[str, Source]:
 
 @per_report
 def main_cell(report: Report) -> Source | None:
-    """Return the cell that ran."""
+    """Return the cell that ran; ``None`` if no cell did."""
     return next((source for source in report.sources if source.kind == "cell"), None)
 
 
@@ -71,7 +71,7 @@ def skipped_by(report: Report, break_: Break) -> list[Skipped]:
 
 @per_report
 def skipped_by_frame(report: Report) -> dict[str | None, Skipped]:
-    """Return, for each frame, the first function that runs eagerly because of the frame."""
+    """Return the functions that run eagerly by the id of their frame; of several with one id, the first."""
     return {function.frame: function for function in reversed(report.skipped)}
 
 

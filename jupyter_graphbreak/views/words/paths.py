@@ -1,4 +1,4 @@
-"""Sentences about lines that run, or are skipped, only because the code is compiled."""
+"""Sentences about calls whose result differs while compiling, and the lines that run or are skipped because of it."""
 
 from __future__ import annotations
 

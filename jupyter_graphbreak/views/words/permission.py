@@ -90,7 +90,7 @@ def _setting_sentence(report: Report, setting: Setting) -> str:
         words += ", around the call"
     outer = next((open_scope for open_scope in reversed(chain[:-1]) if open_scope.value is not scope.value), None)
     if outer is not None:
-        words += f", inside ({outer.value}) of {_start_place(report, outer)}"
+        words += f", inside {_scope_with_place(report, outer)}"
     return words
 
 

@@ -74,6 +74,11 @@ def number_ranges(numbers: Sequence[int], separator: str) -> list[str]:
     return parts
 
 
+def with_arrows(text: str) -> str:
+    """Return a text with arrows as one character: "2 → 3" for "2 -> 3"."""
+    return text.replace(" -> ", " → ")
+
+
 def duration(seconds: float) -> str:
     """Return a time in the unit that suits it: "12 µs", "84 ms", "5.10 s", "31.2 s", "1.4 min"."""
     for limit, factor, form in (

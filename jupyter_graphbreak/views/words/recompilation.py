@@ -62,7 +62,8 @@ _TENSOR_PROPERTIES = {"size": "dimension {index}", "stride": "stride {index}", "
 _OPPOSITE_FLAG = {"True": "False", "False": "True"}
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
-#: If at least this many functions are recompiled because of size changes within a call, they are listed as one.
+#: If at least this many functions are recompiled only because results between breaks, or the need for gradients, vary,
+#: they are listed as one.
 _MIN_MERGED = 4
 #: At most this many lines of one guard are named.
 _MAX_LINES = 3
@@ -114,7 +115,7 @@ class Recompilation:
     function : str
         The name of the function; for several functions, a description.
     location : Location or None
-        The lines of the function; ``None`` for several functions.
+        The place of the function; ``None`` for several functions.
     frames : list of str
         The compilations after the first one, including one that the limit refused.
     guards : list of FailedGuard

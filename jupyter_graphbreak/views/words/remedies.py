@@ -47,7 +47,7 @@ _MAX_COMPARED_LINES = 500
 
 @dataclass(frozen=True, slots=True)
 class BreakRemedies:
-    """The remedies for one break, or for one function that runs eagerly.
+    """The remedies for one break, one function that runs eagerly, or the recompiles of one function.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def own_edit_sentence(report: Report) -> tuple[str, bool]:
 
 
 def _untested_cases(remedy: Remedy) -> list[str]:
-    """Return the inputs with which a working change was not tried, or where results may differ; empty if none."""
+    """Return what was not tested of a working change, such as one side of a condition; empty if nothing."""
     if remedy.reason:
         return [remedy.reason]
     is_about_sides = remedy.verdict == "works on what ran" and not remedy.recompiles
@@ -393,9 +393,10 @@ def how_to_apply(report: Report, remedy: Remedy) -> Literal["edit", "cell"] | No
 def compatible_remedies(report: Report) -> list[Remedy]:
     """Return remedies that can be applied together, those that remove the most breaks first.
 
-    Each remedy removes a break that those before it do not remove, and is compatible with them. Each had its own trial,
-    so only a further run shows their combined effect. A remedy that compiles only a part is returned alone if it
-    removes all breaks that the others remove, and in addition removes more breaks or has a better verdict.
+    Each remedy removes a break, or compiles an eager function, that those before it do not, and is compatible with
+    them. Each had its own trial, so only a further run shows their combined effect. A remedy that compiles only a part
+    is returned alone if it removes all breaks that the others remove, and in addition removes more breaks or has a
+    better verdict.
     """
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING and remedy.kind != "person"]
     chosen: list[Remedy] = []
@@ -434,7 +435,7 @@ def _are_incompatible(one: Remedy, other: Remedy) -> bool:
 
 
 def breaks_left_by_interrupt(report: Report) -> str:
-    """Return the breaks that an interrupted search for remedies left: "breaks 2 and 3"; empty if it left nothing."""
+    """Return what an interrupted search for remedies left to try: "breaks 2 and 3"; empty if it left nothing."""
     numbers = break_numbers(report)
     untried = [remedy for remedy in report.remedies or [] if remedy.reason == INTERRUPTED]
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
@@ -444,7 +445,7 @@ def breaks_left_by_interrupt(report: Report) -> str:
 
 
 def target_of(report: Report, remedy: Remedy) -> str:
-    """Return the target of a remedy: "break 1", "breaks 1 and 2", or the functions that run eagerly without it."""
+    """Return the target of a remedy: "break 1", "breaks 1 and 2", "recompiles of f", or names of eager functions."""
     numbers = break_numbers(report)
     removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)
     if not removed_numbers and remedy.recompiles:

@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 RunOutcome = Literal["good", "bad", "error", "plain"]
 #: The separators between a piece of advice, its reason and its alternatives.
 _DETAIL_OF_ADVICE = re.compile(r": |; or ")
-#: The usual names of functions that a decorator returns, and the maximum number of nested ones to look through.
+#: The usual names of wrappers, which mean nothing to a reader, and the maximum number of nested ones to look through.
 _WRAPPER_NAMES = frozenset({"wrapper", "wrapped", "inner", "_wrapped_call_impl", "_call_impl"})
 _MAX_WRAPPERS = 5
 #: The name of the code at the top level of a cell.
 _CELL_NAME = "the cell"
 #: If there are more functions than this, they are counted instead of named.
 _MAX_NAMES = 2
-#: An operation that a graph contains at least this often comes from an unrolled loop. There is advice on such a loop if
-#: compiling took at least this many seconds.
+#: An operation that a graph contains at least this often is assumed to come from an unrolled loop. There is advice on
+#: such a loop if compiling took at least this many seconds.
 _MIN_UNROLLED_STEPS = 100
 _LONG_COMPILING_S = 5.0
 #: A variation between calls, with its values: "scale: 2 -> 3", "the grad mode changed".

@@ -14,7 +14,7 @@ export interface Report {
   remedies: Remedy[] | null;
 }
 /**
- * A file or a cell. A cell has its whole text in one segment; a file only has the functions that took part.
+ * A file or a cell.
  */
 export interface Source {
   id: string;
@@ -82,7 +82,7 @@ export interface TensorMeta {
   device: string | null;
 }
 /**
- * An input of a graph. For a number ``shape`` and ``device`` are ``None`` and ``dtype`` is its symbol.
+ * An input of a graph; for a number, only ``dtype`` is known, as PyTorch prints it, for example ``Sym(s0)``.
  */
 export interface Tensor {
   name: string;
@@ -91,7 +91,7 @@ export interface Tensor {
   device: string | null;
 }
 /**
- * The number of operations in a graph that come from one source line, including the calls on that line.
+ * The number of operations in a graph that come from one source line or from functions that the line calls.
  */
 export interface GraphLine {
   source: string;
@@ -167,7 +167,7 @@ export interface BreakCost {
   eager: number;
 }
 /**
- * A function that runs eagerly because of a break or an error.
+ * A function that runs eagerly, for a reason such as a break, an error or the recompile limit.
  */
 export interface Skipped {
   id: string;
@@ -329,7 +329,7 @@ export interface Row {
   comment: string[];
 }
 /**
- * The lines that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts them.
+ * The line that a row is about, as :class:`~jupyter_graphbreak.report.location.Location` counts lines.
  */
 export interface Spot {
   source: string;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_graphbreak.analysis.locations import Sources, SourceText, shown_stack
-from jupyter_graphbreak.records.records import StackEntry, plain_function
+from jupyter_graphbreak.records.records import StackEntry, original_name
 from jupyter_graphbreak.report.location import Segment
 
 CELL = "/tmp/ipykernel_7/123.py"
@@ -123,7 +123,7 @@ def test_lines_count_as_the_editor_shows_them() -> None:
     ],
 )
 def test_resume_functions_go_by_the_name_of_the_function(name: str, plain: str) -> None:
-    assert plain_function(name) == plain
+    assert original_name(name) == plain
 
 
 @pytest.mark.parametrize(

@@ -170,3 +170,23 @@ def test_broken_entries_become_diagnostics() -> None:
     report = build_report(records)
     assert [note.level for note in report.diagnostics] == ["warning", "warning"]
     assert report.summary.frames == 0
+
+
+def test_a_recompile_after_a_reset_belongs_to_the_function_that_has_the_frame_id_since_then() -> None:
+    records = [
+        Record(
+            {
+                "graphbreak_start": {"name": name, "filename": "f.py", "firstlineno": 1},
+                "frame_id": 0,
+                "frame_compile_id": number,
+            }
+        )
+        for name, number in (("old", 0), ("new", 0), ("new", 1))
+    ]
+    report = build_report(records)
+    assert [(frame.id, frame.function, frame.recompile_of) for frame in report.frames] == [
+        ("0/0", "old", None),
+        ("0/0#2", "new", None),
+        ("0/1", "new", "0/0#2"),
+    ]
+    assert [recompile.of for recompile in report.recompiles] == ["0/0#2"]

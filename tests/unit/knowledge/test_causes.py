@@ -95,6 +95,9 @@ def test_the_setting_advice_is_part_of_the_advice() -> None:
         if entry.setting_advice is not None:
             setting = entry.setting_advice.rpartition("torch._dynamo.config.")[2].partition(" ")[0]
             assert setting in (entry.advice or "")
+            assert (
+                entry.setting_advice in all_advice()
+            )  # the advice on a library's line, which may stay in a redacted report
 
 
 def test_the_called_function_identifies_a_cause_with_a_general_id() -> None:

@@ -53,7 +53,7 @@ def test_equal_ranks_are_folded_and_the_odd_one_comes_first(folder: Path) -> Non
     text = job.to_text()
     assert "ranks 0-6, 8-11 (equal)" in text
     assert "rank 7 compiled for 1.0 s (" in text
-    assert "60.0 s after the first compilation" in " ".join(text.split())
+    assert "60.0 s after the first compilation began" in " ".join(text.split())
     assert "when each rank compiled" in render_job_html(job)
     assert Job.from_json(job.to_json()) == job
     assert Job.from_json(job.redacted().to_json()).compiling[0].alone_function != "choose"

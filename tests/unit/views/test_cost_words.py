@@ -367,7 +367,7 @@ def test_objects_with_expensive_guards_are_named() -> None:
     size = GuardCost("0/0", "___check_obj_id(G['scale'], 12)", line, Spread(6, 5, 7, 15))
     cheap = GuardCost("0/0", "L['x']", None, Spread(0.4, 0.3, 0.5, 15))
     assert sentences(names, layers, size, cheap) == [
-        "of the guards, those on `names` take 31 µs of each call (400 guards, line 12), on `self.layers.0` 9.0 µs "
+        "of the guards, those on `names` take 31 µs of each call (400 guards, line 12), on `self.layers[0]` 9.0 µs "
         "(30 guards), on `___check_obj_id(scale, 12)` 6.0 µs (line 12)"
     ]
     assert sentences(cheap) == sentences() == []

@@ -25,6 +25,16 @@ def test_markdown_folds_the_changes_that_work() -> None:
     assert "<img" not in render_markdown([hostile()]).replace("```", "").split("</summary>")[0]
 
 
+def test_markdown_numbers_breaks_as_other_views_do() -> None:
+    report = remedies()
+    report = replace(report, order=[break_.id for break_ in reversed(report.breaks)])
+    rows = [line for line in render_markdown([report]).splitlines() if line.startswith("| ")][1:]
+    last = report.breaks[-1].location
+    assert last is not None
+    assert rows[0].startswith("| 1 |")
+    assert str(last.line) in rows[0].split("|")[2]
+
+
 def test_sarif_has_fixes_for_files_only() -> None:
     sarif = json.loads(render_sarif([remedies(), hostile()], "0"))
     jsonschema.validate(sarif, SCHEMA)

@@ -151,7 +151,7 @@ def test_the_content_is_in_reading_order() -> None:
         "Breaks 2",
         "✂1 Branch on a tensor's value GB0170",
         "score > 3 line 14 in step",
-        "allowed by error_on_graph_break(False), line 13, inside (True) of line 8 | adds 1 graph; "
+        "allowed by error_on_graph_break(False), line 13, inside error_on_graph_break(True), line 8 | adds 1 graph; "
         "compiling the code after it took 0.12 s",
         "Do: Make it branchless: torch.where(score > 3, y / score, y), or use torch.cond.",
         "Why",

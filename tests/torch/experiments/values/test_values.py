@@ -244,7 +244,7 @@ def test_a_graph_that_runs_several_times_in_a_call_that_is_one_of_several() -> N
     values = only(report)
     assert values.calls == 5
     assert (
-        "The values are those of the first of 5 calls of Net; to look into a different call, make it alone in a cell"
+        "The values are those of the first of 5 calls of Net; to see a different call, run only that call in a cell"
         in (sentences(report))
     )
     # The second and the third round have an input that requires gradients, so PyTorch compiles the method again.

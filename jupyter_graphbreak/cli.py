@@ -1,7 +1,7 @@
 """The command line ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: the arguments. Out: the exit status: 0 success, 1 the gate failed or a cell raised, 2 misuse, 3 a file that cannot
-be read, 4 an internal error.
+In: the arguments. Out: the exit status; see ``commands/exit_statuses.py``. ``graphbreak script`` passes on the status
+of a program that fails.
 May import ``commands`` and click.
 """
 
@@ -48,8 +48,9 @@ def graphbreak() -> None:
     The report is the same as that of the notebook magic %%compile_explain, but for the logs of a job, a notebook or a
     program. With --baseline, the command fails if there are new breaks.
 
-    Exit status: 0 success; 1 something is not allowed by the baseline, or a notebook cell raised; 2 wrong usage; 3 a
-    file or folder cannot be read or written; 4 internal error (GRAPHBREAK_DEBUG=1 shows the traceback).
+    Exit status: 0 success; 1 the baseline does not allow something, a notebook cell raised, or another failure that the
+    command's help names; 2 wrong usage; 3 a file or folder cannot be read or written; 4 internal error
+    (GRAPHBREAK_DEBUG=1 shows the traceback); 130 interrupted.
     """
 
 

@@ -63,7 +63,7 @@ def collect_fault(sentence: str) -> bool:
 
 
 def print_fault(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error to the standard error, unless a report collects such sentences."""
+    """Print the sentence about an internal error to the standard error, unless :func:`collected_faults` collects it."""
     if collect_fault(internal_error(activity, fault)):
         return
     with contextlib.suppress(Exception):  # a stream that cannot be written to
@@ -99,14 +99,14 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
     ) -> None:
         self._activity = activity
         self._on_fault = on_fault
-        self._passing = reraised
+        self._reraised = reraised
 
     def __enter__(self) -> None:
         """Enter the block."""
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> bool:
         """Report the error of the block, unless it is an interrupt or meant for the user."""
-        if not isinstance(error, Exception) or isinstance(error, self._passing):
+        if not isinstance(error, Exception) or isinstance(error, self._reraised):
             return False
         report_fault(self._activity, error, self._on_fault)
         return True
@@ -159,7 +159,7 @@ def with_fallback(
 
 
 def finalize(owner: object, activity: str, function: Callable[..., Any], *args: Any) -> None:
-    """Call one of our functions when an object is gone; Python itself would print an error with a traceback.
+    """Call one of our functions when an object is freed; an error is printed as one sentence, without a traceback.
 
     Parameters
     ----------

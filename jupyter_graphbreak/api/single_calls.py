@@ -178,6 +178,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     If they differ by more, the report names the first operation with a different result, its graph, and the
     compilation step that introduces the difference. If the function would do something that a copy cannot contain,
     such as writing to a file, it is stopped before that: ``report.effects`` lists the effect, and nothing is compared.
+    If both raise the same exception, ``report.check`` is empty.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     Raises
     ------
     Exception
-        Any exception that the call itself raises.
+        Any exception that copying the arguments raises.
 
     Examples
     --------
@@ -286,7 +287,7 @@ def _analysed_call(
     Parameters
     ----------
     activity : str
-        A description of the analysis, for notes about errors.
+        The analysis, in a form that follows "while", for notes about errors.
     analyse : callable
         Analyses the entry of the call; it is not called if the call may not be repeated.
     fields_if_stopped : callable
@@ -413,7 +414,7 @@ def compare(
     seconds : float or None
         The time limit; by default 120 seconds.
     copied : CopiedFunction, optional
-        The copy of the function and of its large memory, if ``fn`` is a copy.
+        What is known about the copy, if ``fn`` is one.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """
@@ -453,7 +454,7 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
 
 
 def _call_raises(entry: Entry) -> bool:
-    """Return whether a single call on copies raises an exception."""
+    """Return whether a single uncompiled call on copies raises an exception."""
     from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
     from jupyter_graphbreak.experiments.trial.subject import Subject
 

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
-#: Maximum size in bytes: some architectures are large even in their smallest configuration.
+#: Bytes that a process may add to its memory: some architectures are large even in their smallest configuration.
 _MAX_MEMORY = 8 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
 
 def main() -> None:
-    """Run as a command."""
+    """Parse the arguments, and run what they name."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("types", nargs="*", help="model types; all of the library's without")
+    parser.add_argument("types", nargs="*", help="model types (default: all of the library)")
     parser.add_argument("--try", dest="remedies", action="store_true", help="try remedies, and apply them")
     parser.add_argument("--training", action="store_true", help="models in training mode")
-    parser.add_argument("--again", action="store_true", help="do again what is in the file")
+    parser.add_argument("--again", action="store_true", help="repeat architectures that are in the file or published")
     parser.add_argument("--file", type=Path, default=_FILE)
     parser.add_argument("--timeout", type=float, default=280.0, help="seconds for one architecture")
-    parser.add_argument("--table", action="store_true", help="print what the file holds")
-    parser.add_argument("--publish", action="store_true", help=f"write what the file holds to {_PUBLISHED.name}")
+    parser.add_argument("--table", action="store_true", help="print the contents of the file")
+    parser.add_argument("--publish", action="store_true", help=f"add the contents of the file to {_PUBLISHED.name}")
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.check is not None:
@@ -270,7 +270,7 @@ def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, An
         return f"{second['breaks']} breaks instead of {claim['breaks']}"
     for name in ("values", "gradients"):
         if len(first[name]) != len(second[name]):
-            return f"other {name}"
+            return f"a different number of {name}"
         for one, other in zip(first[name], second[name], strict=True):
             if (one is None) != (other is None) and claim["verdict"] != "works but differs":
                 return f"{name}: one is missing"

@@ -22,7 +22,7 @@ _OUR_FRAME = re.compile(
 
 
 def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[str]:
-    """Return the lines that differ between two runs, with their subjects."""
+    """Return the lines that differ between two runs, below the cell and the kind of result that they belong to."""
     if isinstance(plain, str) or isinstance(explained, str):
         same = type(plain) is type(explained)
         return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]

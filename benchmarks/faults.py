@@ -1,10 +1,10 @@
 """Make each of our functions raise in turn, and check that the user's cells run as without the package.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
-Each fault runs in a separate process, which explains two cells: in the first one the function raises whenever it is
-called, in the second one it works as usual. The first cell compiles something itself, or has its calls compiled by the
-magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the first cell when it calls
-the function for the first time.
+Each fault runs in a separate process, which explains two cells and runs a third one: in the first cell the function
+raises whenever it is called, in the others it works as usual. The first cell compiles something itself, or has its
+calls compiled by the magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the
+first cell when it calls the function for the first time.
 """
 
 from __future__ import annotations
@@ -408,9 +408,9 @@ def _faults(made: Outcome) -> Iterator[str]:
     if made.seen:
         yield "the user saw something else"
     if not made.is_next_right:
-        yield "the next report was not right"
+        yield "the next report was wrong"
     if not made.is_told:
-        yield "nothing was told"
+        yield "the fault was not reported"
 
 
 if __name__ == "__main__":

@@ -229,7 +229,8 @@ def main() -> None:
                 continue
             growth = measure_in_process(name, way, given)[1]
             more = growth - (0 if way in CALLS else plain)
-            print(f"  {way:22} {growth / 2**20:8.0f} MiB {more / held:6.2f} times more than the cell alone", flush=True)
+            ratio = f"{more / held:6.2f} times the call's tensors, without what the cell alone adds"
+            print(f"  {way:22} {growth / 2**20:8.0f} MiB {ratio}", flush=True)
 
 
 if __name__ == "__main__":

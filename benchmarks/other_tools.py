@@ -132,9 +132,9 @@ def _explain(program: Program) -> ToolResult:
     said = ToolResult(count=0)
 
     def use(function: Any, arguments: list[Any]) -> None:
-        told = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
-        said.count = (said.count or 0) + told.graph_break_count
-        for reason in told.break_reasons:
+        explained = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
+        said.count = (said.count or 0) + explained.graph_break_count
+        for reason in explained.break_reasons:
             own = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
             said.lines += [line for line in own[-1:] if line]
 

@@ -131,7 +131,7 @@ def run_tests(python: Path) -> Result:
     subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     suite = ET.parse(xml).getroot().find("testsuite")  # noqa: S314 - pytest has just written it
     if suite is None:
-        sys.exit(f"{xml} holds no tests")
+        sys.exit(f"{xml} has no tests")
     total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
     failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
     today = dt.datetime.now(dt.UTC).date().isoformat()

@@ -1,7 +1,7 @@
-"""Measure the size and speed of showing a report with 1,000 breaks and 10,000 operations.
+"""Measure the sizes of small and large reports, and how long a browser takes to show them.
 
-Each is measured on a page of its own and, with ``--lab``, as the output of a cell in JupyterLab. Needs the browser that
-the browser tests need, and the front end built (``npm --prefix labextension run build``).
+Each report is measured on a page of its own and, with ``--lab``, as the output of a cell in JupyterLab. Needs the
+browser that the browser tests need, and the front end built (``npm --prefix labextension run build``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("reports", nargs="*", type=Path, help="saved reports (.json) to measure as well")
     parser.add_argument("--runs", type=int, default=5, help="how often each page is opened (default: %(default)s)")
-    parser.add_argument("--lab", action="store_true", help="measure in JupyterLab, too")
+    parser.add_argument("--lab", action="store_true", help="also measure in JupyterLab")
     arguments = parser.parse_args()
     reports = {"2 breaks, 9 ops": two_breaks(), "1,000 breaks, 10,000 ops": big()}
     reports["1,600 breaks, 16,000 ops"] = big(1600, 16_000)
@@ -111,7 +111,7 @@ def _sizes(report: Report) -> None:
     state = {key: value for key, value in widget.get_state().items() if key != "layout"}
     for mime_type, data in bundle.items():
         print(f"  {_kb(data):>9} {mime_type}")
-    print(f"  {_kb(bundle):>9} the cell's saved output, all of them; {_notebook_kb(bundle)} as a notebook indents it")
+    print(f"  {_kb(bundle):>9} the cell's saved output, all together; {_notebook_kb(bundle)} as a notebook indents it")
     print(f"  {_kb(state):>9} the widget's state, where a front end saves it; its script is {_kb(state['_esm'])}")
     page, page_s = _timed(lambda: render_page(report))
     print(f"  {len(page) / 1e3:6.0f} kB a page of its own, made in {page_s * 1e3:.0f} ms")

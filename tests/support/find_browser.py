@@ -46,7 +46,7 @@ def find_webkit() -> Path | None:
 
 
 def _missing() -> list[list[str]]:
-    """Return the Debian packages of the missing browsers, Chromium first."""
+    """Return the Debian packages of the missing browsers, in groups that are installed together, Chromium first."""
     packages = [["chromium"]] if find_browser() is None else []
     others = ["firefox-esr"] if find_firefox() is None else []
     others += ["webkit2gtk-driver", "xvfb"] if find_webkit() is None else []

@@ -260,10 +260,10 @@ def check_in_processes(claim: dict[str, Any]) -> str:
             if error:
                 return f"{name} ends with {error}"
         first, second = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in ("original", "changed"))
-    return _compared(first, second, claim)
+    return _comparison(first, second, claim)
 
 
-def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, Any]) -> str:
+def _comparison(first: dict[str, Any], second: dict[str, Any], claim: dict[str, Any]) -> str:
     import torch
 
     if second["breaks"] != claim["breaks"]:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.user_view import Cell, Seen, Session, attributes, make_shell, run_in_fork, seed  # noqa: E402
+from benchmarks.user_view import Cell, Seen, Session, attribute_ids, make_shell, run_in_fork, seed  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -171,7 +171,7 @@ def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]
     holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
     for held in gc.get_objects():
         if type(held) is types.FunctionType and _is_ours(held.__code__):
-            for code, way in _nested(held.__code__, ()):
+            for code, way in _nested_codes(held.__code__, ()):
                 holders[_place(code)].append((held, way))
     return holders
 
@@ -181,11 +181,11 @@ def _is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
-def _nested(code: types.CodeType, way: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
+def _nested_codes(code: types.CodeType, way: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
     yield code, way
     for index, constant in enumerate(code.co_consts):
         if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
-            yield from _nested(constant, (*way, index))
+            yield from _nested_codes(constant, (*way, index))
 
 
 def _place(code: types.CodeType) -> Place:
@@ -248,7 +248,7 @@ def run(
     plain: bool,
 ) -> list[Seen]:
     """Run the cells, the first one with a fault in one of our functions."""
-    before = attributes()
+    before = attribute_ids()
     session = Session(shell, options, plain=plain)
     seen = []
     for number, cell in enumerate(cells):
@@ -262,7 +262,7 @@ def run(
             for noted in report["diagnostics"]
             if noted["level"] != "info"
         ]
-    after = attributes()
+    after = attribute_ids()
     changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
     return [*seen, Seen({"replaced attributes": changed})]
 
@@ -285,7 +285,7 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
         if event == "call" and code not in codes and _is_ours(code):
             codes[code] = is_wrapper(code)
 
-    def listed() -> list[Seen]:
+    def record_places() -> list[Seen]:
         threading.setprofile(note)
         sys.setprofile(note)
         try:
@@ -294,7 +294,7 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             sys.setprofile(None)
         return [Seen({"places": [json.dumps(_place(code)) for code, stands in codes.items() if not stands]})]
 
-    seen = run_in_fork(listed)
+    seen = run_in_fork(record_places)
     if isinstance(seen, str):
         sys.exit(seen)
     places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]

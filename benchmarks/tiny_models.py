@@ -137,15 +137,15 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
         The first error, if no set of small values fits.
     """
     try:
-        return _made(model_type, _SMALL, training=training)
+        return _make_model(model_type, _SMALL, training=training)
     except Exception as error:
         for values in (_OWN_IMAGES, _FEW):
             with contextlib.suppress(Exception):
-                return _made(model_type, values, training=training)
+                return _make_model(model_type, values, training=training)
         raise error from None
 
 
-def _made(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
+def _make_model(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
     config = _small(config_class, _OWN.get(model_type, {}), values, top=True)

@@ -167,7 +167,7 @@ def _settings() -> dict[str, str]:
     }
 
 
-def attributes() -> dict[str, int]:
+def attribute_ids() -> dict[str, int]:
     """Return the identities of the functions and classes in the modules and classes of torch and Python, by name."""
     held = {}
     for name, module in list(sys.modules.items()):
@@ -325,10 +325,10 @@ def seed() -> None:
 def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
     """Run the cells of a program in this process, and finally record which functions were replaced."""
     seed()
-    before = attributes()
+    before = attribute_ids()
     session = Session(shell, options, plain=plain)
     seen = [session.run(cell) for cell in cells]
-    after = attributes()
+    after = attribute_ids()
     changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
     return [*seen, Seen({"replaced attributes": changed})]
 

@@ -55,7 +55,7 @@ def collected_faults(sentences: list[str]) -> Iterator[None]:
 
 
 def collect_fault(sentence: str) -> bool:
-    """Append the sentence about an internal error to the open list, once; return whether a list is open."""
+    """Add the sentence about an internal error to the list of :func:`collected_faults`; return whether there is one."""
     sentences = _collected_sentences.get()
     if sentences is not None and sentence not in sentences:
         sentences.append(sentence)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.reproducer import Reproducer
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
-#: The time limit, in seconds, for measuring or checking.
+#: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
 #: The share of the time for breaks if the report also has recompiles, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.cost import EntryCost
 
-#: The time limit, in seconds, for measuring, checking or comparing front ends.
+#: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
 #: The share of the time limit after which only few calls are timed.
 _SHARE_OF_CALLS = 0.5
@@ -154,7 +154,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
 
     start, limit = time.monotonic(), _TIME_LIMIT_S if seconds is None else seconds
 
-    def measured(entry: Entry) -> schema.Report:
+    def measure_call(entry: Entry) -> schema.Report:
         try:
             with limit_time(start + limit):
                 cost, report, _ = measure_entry(entry, end=start + _SHARE_OF_CALLS * limit)
@@ -168,7 +168,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     def cost_of(entry: Entry, costs: list[EntryCost]) -> Cost:
         return Cost(device_of(entry), backend_name(entry.backend), costs)
 
-    return _analysed_call("measuring", fn, args, kwargs, measured, lambda entry: {"cost": cost_of(entry, [])})
+    return _analysed_call("measuring", fn, args, kwargs, measure_call, lambda entry: {"cost": cost_of(entry, [])})
 
 
 def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
@@ -209,12 +209,12 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
 
-    def checked(entry: Entry) -> schema.Report:
+    def check_call(entry: Entry) -> schema.Report:
         with limit_time(end):
             result = check_entry(entry)
         return msgspec.structs.replace(result.report, check=[result.check] if result.raised is None else [])
 
-    return _analysed_call("checking", fn, args, kwargs, checked, lambda _: {"check": []})
+    return _analysed_call("checking", fn, args, kwargs, check_call, lambda _: {"check": []})
 
 
 def values(
@@ -265,13 +265,13 @@ def values(
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = [WantedLine.parse(text) for text in at]
 
-    def recorded(entry: Entry) -> schema.Report:
+    def record_values(entry: Entry) -> schema.Report:
         with limit_time(end):
             entry_values, report = values_of_entry(entry, lines=lines)
         notes = [Diagnostic("warning", note) for note in missing_lines(lines, [entry_values], report)]
         return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
 
-    return _analysed_call("recording values", fn, args, kwargs, recorded, lambda _: {"values": []})
+    return _analysed_call("recording values", fn, args, kwargs, record_values, lambda _: {"values": []})
 
 
 def _analysed_call(
@@ -296,7 +296,7 @@ def _analysed_call(
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    def analysed() -> schema.Report:
+    def analyse_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         why_not_run = entry.why_not_run()
         if why_not_run is not None:
@@ -307,7 +307,7 @@ def _analysed_call(
             report, _ = _report_until_stopped(entry, stopped.effect)
             return msgspec.structs.replace(report, **fields_if_stopped(entry))
 
-    return _reporting_failures(activity, analysed)
+    return _reporting_failures(activity, analyse_call)
 
 
 def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:

@@ -326,7 +326,7 @@ def _has_dynamo_events(report: Report) -> bool:
 
 
 def _involves_tensors(report: Report) -> bool:
-    """Return whether operations were captured or run eagerly, or a break involves a tensor.
+    """Return whether operations were captured, a function was skipped or failed, or a break involves a tensor.
 
     Code that is compiled only for the report breaks at any ``print``, which is irrelevant without tensors.
     """

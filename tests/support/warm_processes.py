@@ -137,7 +137,7 @@ def _is_served(folder: Path, environment: dict[str, str]) -> bool:
 
 def _ask(folder: Path, command: list[str], environment: dict[str, str], cwd: Any, files: list[int]) -> socket.socket:
     """Make the server fork a process whose standard streams are ``files``."""
-    connection = _connected(folder)
+    connection = _connect(folder)
     fields = {"command": command, "environment": environment, "folder": str(cwd), "niceness": os.nice(0)}
     request = json.dumps(fields).encode()
     head = len(request).to_bytes(8, "big")
@@ -184,7 +184,7 @@ def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
     sys.exit(status[0] if status else 1)
 
 
-def _connected(folder: Path) -> socket.socket:
+def _connect(folder: Path) -> socket.socket:
     """Connect to the server, when it is ready."""
     end = time.monotonic() + _START_S
     while time.monotonic() < end:

@@ -48,9 +48,9 @@ def graphbreak() -> None:
     The report is the same as that of the notebook magic %%compile_explain, but for the logs of a job, a notebook or a
     program. With --baseline, the command fails if there are new breaks.
 
-    Exit status: 0 success; 1 the baseline does not allow something, a notebook cell raised, or another failure that the
-    command's help names; 2 wrong usage; 3 a file or folder cannot be read or written; 4 internal error
-    (GRAPHBREAK_DEBUG=1 shows the traceback); 130 interrupted.
+    Exit status: 0 success; 1 the baseline does not allow something, a notebook cell raised, or what the command's help
+    says; 2 wrong usage; 3 a file or folder cannot be read or written; 4 internal error (GRAPHBREAK_DEBUG=1 shows the
+    traceback); 130 interrupted.
     """
 
 

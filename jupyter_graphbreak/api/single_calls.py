@@ -114,7 +114,7 @@ def try_remedies(
 def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and saves, and the parts of the compiled call's time.
 
-    The function is called a few hundred times on copies of itself, of the objects it uses and of the arguments,
+    The function is called up to a few hundred times on copies of itself, of the objects it uses and of the arguments,
     alternating between eager and compiled, after a warm-up. Your objects stay untouched. If the function would do
     something that a copy cannot contain, such as writing to a file, opening a connection or starting a process, it is
     stopped before that, and ``report.effects`` lists the effect.

@@ -107,7 +107,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         OSError
             If a patch cannot be read.
         ValueError
@@ -135,7 +135,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._kept_run().measure(seconds)
 
@@ -155,7 +155,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._kept_run().check(seconds)
 
@@ -177,7 +177,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         ValueError
             If an item of ``at`` is not a line.
         """
@@ -189,7 +189,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         NotReproducedError
             If no standalone script reproduces the finding.
         LookupError

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import Record
 
-#: Seconds between two updates: often enough to look alive, rarely enough to cost nothing.
+#: Seconds between two updates: often enough to look alive, rarely enough to cost little.
 INTERVAL_S = 0.8
 
 

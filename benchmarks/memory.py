@@ -139,7 +139,7 @@ def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None
 
 
 def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Ask about the call of a program, which does not run for real."""
+    """Ask about the call of a program, which is made on copies only."""
     arguments = ", ".join(program.arguments)
     call = program.function if way == "compare_frontends" else f"torch.compile({program.function}, backend={backend!r})"
     run_cell(shell, f"import jupyter_graphbreak\nreport = jupyter_graphbreak.{way}({call}, {arguments})")

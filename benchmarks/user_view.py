@@ -329,7 +329,7 @@ def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *,
     session = Session(shell, options, plain=plain)
     seen = [session.run(cell) for cell in cells]
     after = attribute_ids()
-    changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
+    changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
     return [*seen, Seen({"replaced attributes": changed})]
 
 

@@ -1,7 +1,7 @@
 """Receivers for ``capture(on_event=...)``: logging, TensorBoard and W&B; and callbacks for Lightning and transformers.
 
 In: events of a run in progress. Out: log records, scalars, and a report after training.
-May import ``api`` and ``results``. The modules of Lightning and transformers are imported when their callbacks are.
+May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports the library.
 
 >>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP
 ...     train()

@@ -52,7 +52,7 @@ class KeptRun(NamedTuple):
 
 @contextlib.contextmanager
 def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
-    """Keep copies and times for further analysis while the context is open.
+    """Keep copies of entries and times of calls for further analysis while the context is open.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
 
 
 def job_of(report: Report, children: ChildProcesses) -> Job | None:
-    """Return the job of this process and of its child processes with traces; ``None`` if there are no such processes."""
+    """Return the job of this process and of its child processes with traces; ``None`` if there are none of these."""
     from jupyter_graphbreak.analysis.jobs import build_job
 
     if not children.processes:

@@ -49,7 +49,7 @@ def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
     """Write the kernelspec, and return the folder for ``JUPYTER_PATH``."""
     spec = folder / "kernels" / "python3"
     spec.mkdir(parents=True, exist_ok=True)
-    (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))
+    (folder / "environment.json").write_text(json.dumps(_loading_variables(environment)))
     argv = [sys.executable, str(Path(__file__).resolve()), "--kernel", str(folder), "-f", "{connection_file}"]
     kernel = {
         "argv": argv,
@@ -82,7 +82,7 @@ def start(folder: Path) -> None:
         subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
+def _loading_variables(environment: dict[str, str]) -> dict[str, str]:
     # Inductor itself sets TORCHINDUCTOR_CACHE_DIR, and reads it only when it compiles.
     return {
         name: value
@@ -131,7 +131,7 @@ def _is_served(folder: Path, environment: dict[str, str]) -> bool:
     return (
         COLD not in environment
         and (folder / "log").exists()
-        and _read_while_loading(environment) == json.loads(read.read_text())
+        and _loading_variables(environment) == json.loads(read.read_text())
     )
 
 

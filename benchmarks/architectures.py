@@ -358,9 +358,8 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
     for key, line in breaking.items():
         print(f"{key:28} {summary(line)}")
         for break_ in line["breaks"]:
-            print(
-                f"    {break_.get('verdict', ''):18} {break_['gb_id']} {break_['file']}:{break_['line']} {break_['code']}"
-            )
+            place = f"{break_['file']}:{break_['line']}"
+            print(f"    {break_.get('verdict', ''):18} {break_['gb_id']} {place} {break_['code']}")
     places = [break_ for line in breaking.values() for break_ in line["breaks"]]
     tried = [line for line in breaking.values() if "left" in line]
     print(f"{len(lines)} architectures, {len(ran)} ran, {len(breaking)} break at {len(places)} places")

@@ -189,7 +189,7 @@ def _break_fields(report: Any, break_: Any) -> dict[str, Any]:
 def _try_remedies(
     model_type: str, model: Any, inputs: dict[str, Any], *, training: bool, seconds: float
 ) -> dict[str, Any]:
-    """Try remedies, and check the one that removes most in a fresh process with edited sources."""
+    """Try remedies, and return their verdicts with the claim of the one that removes most breaks."""
     import torch
 
     import jupyter_graphbreak

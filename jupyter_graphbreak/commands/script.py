@@ -160,7 +160,16 @@ def run_program(
         Whether the program's output goes to stderr.
     **options
         The options of :func:`jupyter_graphbreak.capture`.
+
+    Raises
+    ------
+    TorchUnavailable
+        If PyTorch is missing or too old.
     """
+    from jupyter_graphbreak._torch_compat.version import require_torch
+
+    require_torch()  # before the next import, which needs torch
+
     from jupyter_graphbreak.api.watching import capture
 
     status = 0

@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 _FILE = Path("build/architectures.jsonl")
 _PUBLISHED = Path(__file__).with_suffix(".jsonl")
-#: Maximum size in bytes: some architectures are large even in their smallest configuration.
+#: Bytes that a process may add to its memory: some architectures are large even in their smallest configuration.
 _MAX_MEMORY = 8 << 30
 _WORKING = ("works", "works on what ran", "works but differs")
 
 
 def main() -> None:
-    """Run as a command."""
+    """Parse the arguments, and run what they name."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("types", nargs="*", help="model types; all of the library's without")
+    parser.add_argument("types", nargs="*", help="model types (default: all of the library)")
     parser.add_argument("--try", dest="remedies", action="store_true", help="try remedies, and apply them")
     parser.add_argument("--training", action="store_true", help="models in training mode")
-    parser.add_argument("--again", action="store_true", help="do again what is in the file")
+    parser.add_argument("--again", action="store_true", help="repeat architectures that are in the file or published")
     parser.add_argument("--file", type=Path, default=_FILE)
     parser.add_argument("--timeout", type=float, default=280.0, help="seconds for one architecture")
-    parser.add_argument("--table", action="store_true", help="print what the file holds")
-    parser.add_argument("--publish", action="store_true", help=f"write what the file holds to {_PUBLISHED.name}")
+    parser.add_argument("--table", action="store_true", help="print the contents of the file")
+    parser.add_argument("--publish", action="store_true", help=f"add the contents of the file to {_PUBLISHED.name}")
     parser.add_argument("--check", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.check is not None:
@@ -97,12 +97,12 @@ def summary(line: dict[str, Any]) -> str:
     """Return a short summary of a line."""
     if "error" in line:
         return f"not run: {line['error']}"
-    said = f"{len(line['breaks'])} breaks, {line['events']} events"
+    text = f"{len(line['breaks'])} breaks, {line['events']} events"
     if "left" in line:
         verdicts = [entry["verdict"] for entry in line["breaks"]]
-        said += f"; {sum(verdict in _WORKING for verdict in verdicts)} with a remedy, {line['left']} left"
-        said += f", {line['seconds']} s; run again: {line['check']}"
-    return said
+        text += f"; {sum(verdict in _WORKING for verdict in verdicts)} with a remedy, {line['left']} left"
+        text += f", {line['seconds']} s; run again: {line['check']}"
+    return text
 
 
 def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: A
     end = time.monotonic() + seconds
     with contextlib.suppress(EOFError):
         while ours.poll(max(0.0, end - time.monotonic())):
-            said = ours.recv()
-            line = {**line, "stopped": said["error"]} if line is not None and "error" in said else said
+            message = ours.recv()
+            line = {**line, "stopped": message["error"]} if line is not None and "error" in message else message
     if line is None:
         line = {"error": "no end within the time" if process.is_alive() else "the process died"}
     if process.is_alive():
@@ -171,25 +171,25 @@ def compile_and_try(model_type: str, remedies: bool, training: bool, seconds: fl
         yield {**line, **_try_remedies(model_type, model, inputs, training=training, seconds=0.6 * seconds)}
 
 
-def _break_fields(report: Any, found: Any) -> dict[str, Any]:
-    at = found.location
+def _break_fields(report: Any, break_: Any) -> dict[str, Any]:
+    at = break_.location
     path = next((source.path for source in report.sources if at is not None and source.id == at.source), None)
     return {
-        "id": found.id,
-        "gb_id": found.gb_id,
-        "gb_type": found.gb_type,
+        "id": break_.id,
+        "gb_id": break_.gb_id,
+        "gb_type": break_.gb_type,
         "file": "/".join(Path(path).parts[-2:]) if path else None,
         "function": at and at.function,
         "line": at and at.line,
         "code": at and at.code,
-        "explanation": (found.explanation or "")[:200],
+        "explanation": (break_.explanation or "")[:200],
     }
 
 
 def _try_remedies(
     model_type: str, model: Any, inputs: dict[str, Any], *, training: bool, seconds: float
 ) -> dict[str, Any]:
-    """Try remedies, and check the one that removes most in a fresh process with edited sources."""
+    """Try remedies, and return their verdicts with the claim of the one that removes most breaks."""
     import torch
 
     import jupyter_graphbreak
@@ -200,8 +200,10 @@ def _try_remedies(
     remedies = report.remedies or []
     working = [remedy for remedy in remedies if remedy.verdict in _WORKING]
     best = {
-        found.id: min((each.verdict for each in working if found.id in each.breaks), key=_WORKING.index, default=None)
-        for found in report.breaks
+        break_.id: min(
+            (remedy.verdict for remedy in working if break_.id in remedy.breaks), key=_WORKING.index, default=None
+        )
+        for break_ in report.breaks
     }
     known = [(remedy, remedy.evidence) for remedy in working if remedy.evidence is not None]
     furthest, reached = max(
@@ -209,7 +211,9 @@ def _try_remedies(
     )
     paths = {source.id: source.path or source.name for source in report.sources}
     return {
-        "breaks": [{**_break_fields(report, found), "verdict": best[found.id] or "stays"} for found in report.breaks],
+        "breaks": [
+            {**_break_fields(report, break_), "verdict": best[break_.id] or "stays"} for break_ in report.breaks
+        ],
         "left": reached.breaks_after if reached else len(report.breaks),
         "furthest": furthest and furthest.verdict,
         "seconds": round(spent, 1),
@@ -247,30 +251,30 @@ def check_in_processes(claim: dict[str, Any]) -> str:
 
     with tempfile.TemporaryDirectory() as folder:
         for name in ("original", "changed"):
-            asked = {**claim, "changed": name == "changed", "results": f"{folder}/{name}.pt"}
-            if asked["changed"] and asked["edits"]:  # files are edited as they are imported
-                file = Path(folder) / "asked.json"
-                file.write_text(json.dumps(asked))
+            task = {**claim, "changed": name == "changed", "results": f"{folder}/{name}.pt"}
+            if task["changed"] and task["edits"]:  # files are edited as they are imported
+                file = Path(folder) / "task.json"
+                file.write_text(json.dumps(task))
                 command = [sys.executable, __file__, "--check", str(file)]
                 ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-                said = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
-                error = (said or ["nothing"])[0][:200] if ended.returncode else None
+                lines = [line for line in ended.stderr.splitlines() if re.match(r"[\w.]+: ", line)]
+                error = (lines or ["nothing"])[0][:200] if ended.returncode else None
             else:
-                error = run_in_fork(_check_in_fork, asked, seconds=300).get("error")
+                error = run_in_fork(_check_in_fork, task, seconds=300).get("error")
             if error:
                 return f"{name} ends with {error}"
         first, second = (torch.load(f"{folder}/{name}.pt", weights_only=False) for name in ("original", "changed"))
-    return _compared(first, second, claim)
+    return _comparison(first, second, claim)
 
 
-def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, Any]) -> str:
+def _comparison(first: dict[str, Any], second: dict[str, Any], claim: dict[str, Any]) -> str:
     import torch
 
     if second["breaks"] != claim["breaks"]:
         return f"{second['breaks']} breaks instead of {claim['breaks']}"
     for name in ("values", "gradients"):
         if len(first[name]) != len(second[name]):
-            return f"other {name}"
+            return f"a different number of {name}"
         for one, other in zip(first[name], second[name], strict=True):
             if (one is None) != (other is None) and claim["verdict"] != "works but differs":
                 return f"{name}: one is missing"
@@ -281,16 +285,16 @@ def _compared(first: dict[str, Any], second: dict[str, Any], claim: dict[str, An
     return "holds"
 
 
-def _check_in_fork(asked: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
-    check(asked)
+def _check_in_fork(task: dict[str, Any], _: float) -> Iterator[dict[str, Any]]:
+    check(task)
     yield {}
 
 
-def check(asked: dict[str, Any]) -> None:
+def check(task: dict[str, Any]) -> None:
     """Run a model, optionally with edits made to the library's sources before they are imported."""
     warnings.filterwarnings("ignore")
-    if asked["changed"]:
-        _edit_on_import(asked["edits"])
+    if task["changed"]:
+        _edit_on_import(task["edits"])
     import tiny_models
     import torch
     from torch.utils import _pytree as pytree
@@ -298,10 +302,10 @@ def check(asked: dict[str, Any]) -> None:
     import jupyter_graphbreak
 
     torch.set_num_threads(1)
-    model, inputs = tiny_models.tiny(asked["type"], training=asked["training"])
+    model, inputs = tiny_models.tiny(task["type"], training=task["training"])
     called = model
-    if asked["changed"]:
-        exec(asked["code"] or "", {"model": model})  # noqa: S102 - what the remedy gives the reader to run
+    if task["changed"]:
+        exec(task["code"] or "", {"model": model})  # noqa: S102 - what the remedy gives the reader to run
         called = torch.compile(model, backend="eager")
     torch.manual_seed(2)
     with jupyter_graphbreak.capture() as run:
@@ -312,7 +316,7 @@ def check(asked: dict[str, Any]) -> None:
         total.backward()
     gradients = [parameter.grad for parameter in model.parameters()]
     saved = {"values": [leaf.detach() for leaf in values], "gradients": gradients, "breaks": len(run.report.breaks)}
-    torch.save(saved, asked["results"])
+    torch.save(saved, task["results"])
 
 
 def _edit_on_import(edits: list[list[Any]]) -> None:
@@ -325,7 +329,7 @@ def _edit_on_import(edits: list[list[Any]]) -> None:
     read, code_of = SourceFileLoader.get_data, SourceFileLoader.get_code
 
     def edits_of(path: str) -> list[list[Any]]:
-        return next((found for end, found in by_path.items() if path.endswith(end)), [])
+        return next((edits_of_file for end, edits_of_file in by_path.items() if path.endswith(end)), [])
 
     def edited(self: Any, path: str) -> bytes:
         data = read(self, path)
@@ -353,14 +357,15 @@ def print_table(lines: dict[str, dict[str, Any]]) -> None:
     breaking = {key: line for key, line in ran.items() if line["breaks"]}
     for key, line in breaking.items():
         print(f"{key:28} {summary(line)}")
-        for found in line["breaks"]:
-            print(f"    {found.get('verdict', ''):18} {found['gb_id']} {found['file']}:{found['line']} {found['code']}")
-    places = [found for line in breaking.values() for found in line["breaks"]]
+        for break_ in line["breaks"]:
+            place = f"{break_['file']}:{break_['line']}"
+            print(f"    {break_.get('verdict', ''):18} {break_['gb_id']} {place} {break_['code']}")
+    places = [break_ for line in breaking.values() for break_ in line["breaks"]]
     tried = [line for line in breaking.values() if "left" in line]
     print(f"{len(lines)} architectures, {len(ran)} ran, {len(breaking)} break at {len(places)} places")
     print(f"{len(tried)} tried, {sum(line['left'] == 0 for line in tried)} end without a break, "
           f"{sum(line['check'] == 'holds' for line in tried)} claims hold")  # fmt: skip
-    verdicts = [found["verdict"] for line in tried for found in line["breaks"]]
+    verdicts = [break_["verdict"] for line in tried for break_ in line["breaks"]]
     print({verdict: verdicts.count(verdict) for verdict in dict.fromkeys(verdicts)})
 
 
@@ -378,7 +383,7 @@ def publish(lines: dict[str, dict[str, Any]]) -> None:
     libraries = {tuple(json.loads(version)[name] for name in ("torch", "transformers")) for version in versions}
     if len(libraries) != 1:
         raise SystemExit(f"recorded with several versions: {', '.join(map(str, sorted(libraries)))}")
-    texts = [max(versions, key=lambda each: str(json.loads(each)["date"]))]
+    texts = [max(versions, key=lambda version: str(json.loads(version)["date"]))]
     shown = published_lines() | {key: _published_fields(line) for key, line in lines.items()}
     texts += [json.dumps(shown[key]) for key in sorted(shown)]
     _PUBLISHED.write_text("\n".join(texts) + "\n")
@@ -393,17 +398,17 @@ def _published_fields(line: dict[str, Any]) -> dict[str, Any]:
         return shown
     kept = ("gb_id", "gb_type", "file", "function", "line", "code", "verdict")
     breaks = []
-    for found in line["breaks"]:
-        working = [each for each in line.get("remedies", []) if each["verdict"] in _WORKING]
-        fixing = [remedy for remedy in working if found["id"] in remedy["breaks"]]
-        best = min(fixing, key=lambda each: (_WORKING.index(each["verdict"]), len(each["title"])), default=None)
-        persons = [each["person"] for each in line.get("remedies", []) if found["id"] in each["breaks"]]
+    for break_ in line["breaks"]:
+        working = [remedy for remedy in line.get("remedies", []) if remedy["verdict"] in _WORKING]
+        fixing = [remedy for remedy in working if break_["id"] in remedy["breaks"]]
+        best = min(fixing, key=lambda remedy: (_WORKING.index(remedy["verdict"]), len(remedy["title"])), default=None)
+        persons = [remedy["person"] for remedy in line.get("remedies", []) if break_["id"] in remedy["breaks"]]
         breaks.append(
             {
-                **{name: found.get(name) for name in kept},
-                "code": " ".join((found["code"] or "").split()),
+                **{name: break_.get(name) for name in kept},
+                "code": " ".join((break_["code"] or "").split()),
                 "remedy": best and best["title"],
-                "person": next((said for said in persons if said), None),
+                "person": next((person for person in persons if person), None),
             }
         )
     furthest = _best_remedy(line.get("remedies", []))
@@ -412,7 +417,7 @@ def _published_fields(line: dict[str, Any]) -> dict[str, Any]:
 
 def _best_remedy(remedies: list[dict[str, Any]]) -> dict[str, Any] | None:
     working = [remedy for remedy in remedies if remedy["verdict"] in _WORKING and "after" in remedy]
-    return max(working, key=lambda each: (-each["after"], each["verdict"] == "works"), default=None)
+    return max(working, key=lambda remedy: (-remedy["after"], remedy["verdict"] == "works"), default=None)
 
 
 if __name__ == "__main__":

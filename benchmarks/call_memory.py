@@ -140,12 +140,12 @@ def main() -> None:
     parser.add_argument("--changes", action="store_true", help="also show what lowers the peak")
     given = parser.parse_args()
     names = ("eager peak", "compiled peak", "eager saved", "compiled saved")
-    patience = mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext())
+    no_time_limit = mock.patch.object(further_measurements, "limit_time", return_value=contextlib.nullcontext())
     for kind, shape in MODELS:
         torch.manual_seed(0)
         model, x = kind(), torch.randn(shape)
         expected = measure_independently(model, x)
-        with patience:
+        with no_time_limit:
             report = jupyter_graphbreak.measure(torch.compile(model), x)
         memory = report.cost.entries[0].memory if report.cost is not None else None
         if memory is None:

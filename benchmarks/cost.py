@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
     from jupyter_graphbreak.report.cost import Spread
 
-#: Microseconds that each break of the second program takes.
+#: Microseconds that each break of ``three_waits`` takes.
 KNOWN_US = (50, 200, 800)
 
 

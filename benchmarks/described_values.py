@@ -24,7 +24,7 @@ _NOT_SEEN = ("_torchdynamo", "_isolate_recompiles", "_backward_hooks")
 
 
 class Describer:
-    """Describes values; equal descriptions mean that a user cannot tell the values apart."""
+    """Describes values in all that a user can tell apart, up to a depth."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}

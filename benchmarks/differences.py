@@ -22,7 +22,7 @@ _OUR_FRAME = re.compile(
 
 
 def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[str]:
-    """Return the lines that differ between two runs, with their subjects."""
+    """Return the lines that differ between two runs, below the cell and the kind of result that they belong to."""
     if isinstance(plain, str) or isinstance(explained, str):
         same = type(plain) is type(explained)
         return [] if same else [f"plain: {_brief(plain)}", f"explained: {_brief(explained)}"]
@@ -34,7 +34,7 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
         parts = [_without_lines(seen.parts) if fails else seen.parts for seen in (one, other)]
         for name in one.parts:
             if one.parts[name] != other.parts[name] and not (fails and name in {"names", "history"}):
-                changed = list(_changed(*(part[name] for part in parts)))
+                changed = list(_changed_lines(*(part[name] for part in parts)))
                 lines += [f"cell {number} {name}", *changed] if changed else []
         if other.plan.startswith("fault"):
             lines.append(f"cell {number} {other.plan}")
@@ -43,7 +43,7 @@ def differences(plain: list[Seen] | str, explained: list[Seen] | str) -> list[st
     return lines
 
 
-def _changed(one: list[str], other: list[str]) -> Iterator[str]:
+def _changed_lines(one: list[str], other: list[str]) -> Iterator[str]:
     matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
     for kind, begin, end, other_begin, other_end in matcher.get_opcodes():
         if kind == "equal":
@@ -51,12 +51,12 @@ def _changed(one: list[str], other: list[str]) -> Iterator[str]:
         for left, right in itertools.zip_longest(one[begin:end], other[other_begin:other_end], fillvalue=""):
             same = next((at for at, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), 0)
             begin_at = max(0, same - 60)
-            if not _is_named(left, right):
+            if not _is_known(left, right):
                 yield f"  - {left[:20]} ... {left[begin_at : begin_at + 240]}"
                 yield f"  + {right[:20]} ... {right[begin_at : begin_at + 240]}"
 
 
-def _is_named(plain: str, explained: str) -> bool:
+def _is_known(plain: str, explained: str) -> bool:
     """Whether *Limits* names a difference.
 
     An error in a graph names the line of a different call, without columns; a stack that PyTorch prints has our frames.
@@ -69,7 +69,7 @@ def _is_named(plain: str, explained: str) -> bool:
 def _fails_in_a_graph(plain: Seen, explained: Seen) -> bool:
     """Whether a cell fails with the same error alone and as one function."""
     errors = [seen.parts.get("error", []) for seen in (plain, explained)]
-    return explained.plan == "function" and errors[0] != ["NoneType None"] and not list(_changed(*errors))
+    return explained.plan == "function" and errors[0] != ["NoneType None"] and not list(_changed_lines(*errors))
 
 
 def _without_lines(parts: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -1,10 +1,10 @@
 """Make each of our functions raise in turn, and check that the user's cells run as without the package.
 
 Run it by hand: ``OMP_NUM_THREADS=1 python benchmarks/faults.py``; ``--options "-b eager --try"`` reaches more of them.
-Each fault runs in a separate process, which explains two cells: in the first one the function raises whenever it is
-called, in the second one it works as usual. The first cell compiles something itself, or has its calls compiled by the
-magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the first cell when it calls
-the function for the first time.
+Each fault runs in a separate process, which explains two cells and runs a third one: in the first cell the function
+raises whenever it is called, in the others it works as usual. The first cell compiles something itself, or has its
+calls compiled by the magic, or is compiled as one function, or raises. With ``--interrupt`` the user interrupts the
+first cell when it calls the function for the first time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.differences import differences  # noqa: E402 - the project's own folder comes first
-from benchmarks.user_view import Cell, Seen, Session, attributes, make_shell, run_in_fork, seed  # noqa: E402
+from benchmarks.user_view import Cell, Seen, Session, attribute_ids, make_shell, run_in_fork, seed  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -160,7 +160,7 @@ class Outcome(NamedTuple):
     #: Differences that the user sees, apart from our own messages.
     seen: list[str]
     has_report: bool
-    is_told: bool
+    is_reported: bool
     #: Whether the report of the next run is the same as without a fault.
     is_next_right: bool
 
@@ -169,10 +169,10 @@ class Outcome(NamedTuple):
 def functions() -> dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]]:
     """Return, for each of our functions, the functions that contain its code, and the path through their constants."""
     holders: dict[Place, list[tuple[types.FunctionType, tuple[int, ...]]]] = collections.defaultdict(list)
-    for held in gc.get_objects():
-        if type(held) is types.FunctionType and _is_ours(held.__code__):
-            for code, way in _nested(held.__code__, ()):
-                holders[_place(code)].append((held, way))
+    for function in gc.get_objects():
+        if type(function) is types.FunctionType and _is_ours(function.__code__):
+            for code, path in _nested_codes(function.__code__, ()):
+                holders[_place(code)].append((function, path))
     return holders
 
 
@@ -181,29 +181,29 @@ def _is_ours(code: types.CodeType) -> bool:
     return code.co_filename.startswith(f"{PACKAGE}/") and code.co_filename.endswith(".py")
 
 
-def _nested(code: types.CodeType, way: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
-    yield code, way
+def _nested_codes(code: types.CodeType, path: tuple[int, ...]) -> Iterator[tuple[types.CodeType, tuple[int, ...]]]:
+    yield code, path
     for index, constant in enumerate(code.co_consts):
         if isinstance(constant, types.CodeType) and not constant.co_name.startswith("<"):
-            yield from _nested(constant, (*way, index))
+            yield from _nested_codes(constant, (*path, index))
 
 
 def _place(code: types.CodeType) -> Place:
     return Place(str(Path(code.co_filename).relative_to(PACKAGE)), code.co_firstlineno, code.co_qualname)
 
 
-def raising_code(code: types.CodeType, way: tuple[int, ...]) -> types.CodeType:
+def raising_code(code: types.CodeType, path: tuple[int, ...]) -> types.CodeType:
     """Return a code object that raises, or whose nested code at the end of the path raises."""
-    if way:
+    if path:
         constants = list(code.co_consts)
-        constants[way[0]] = raising_code(constants[way[0]], way[1:])
+        constants[path[0]] = raising_code(constants[path[0]], path[1:])
         return code.replace(co_consts=tuple(constants))
     free = code.co_freevars
     body = f"  if False: {', '.join(free) or 'pass'}\n  raise RuntimeError({MESSAGE!r})"
     text = f"def around({', '.join(free)}):\n def f(*a, **k):\n{body}"
     around = compile(text, "fault", "exec").co_consts[0]
-    made = next(constant for constant in around.co_consts if isinstance(constant, types.CodeType))
-    return made.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
+    raising = next(constant for constant in around.co_consts if isinstance(constant, types.CodeType))
+    return raising.replace(co_filename=code.co_filename, co_name=code.co_name, co_qualname=code.co_qualname)
 
 
 @contextlib.contextmanager
@@ -213,8 +213,8 @@ def fault(place: Place) -> Iterator[None]:
     if not holders:
         raise LookupError(place)
     originals = [(function, function.__code__) for function, _ in holders]
-    for function, way in holders:
-        function.__code__ = raising_code(function.__code__, way)
+    for function, path in holders:
+        function.__code__ = raising_code(function.__code__, path)
     try:
         yield
     finally:
@@ -248,7 +248,7 @@ def run(
     plain: bool,
 ) -> list[Seen]:
     """Run the cells, the first one with a fault in one of our functions."""
-    before = attributes()
+    before = attribute_ids()
     session = Session(shell, options, plain=plain)
     seen = []
     for number, cell in enumerate(cells):
@@ -256,14 +256,14 @@ def run(
         with broken if number == 0 and broken is not None else contextlib.nullcontext():
             seen.append(session.run(cell))
         seen[-1].parts["report"] = [_brief(report) for report in session.reports]
-        seen[-1].parts["told"] = [text for text in session.shown if MESSAGE in text] + [
+        seen[-1].parts["messages"] = [text for text in session.shown if MESSAGE in text] + [
             noted["message"]
             for report in session.reports
             for noted in report["diagnostics"]
             if noted["level"] != "info"
         ]
-    after = attributes()
-    changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
+    after = attribute_ids()
+    changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
     return [*seen, Seen({"replaced attributes": changed})]
 
 
@@ -285,7 +285,7 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
         if event == "call" and code not in codes and _is_ours(code):
             codes[code] = is_wrapper(code)
 
-    def listed() -> list[Seen]:
+    def record_places() -> list[Seen]:
         threading.setprofile(note)
         sys.setprofile(note)
         try:
@@ -294,7 +294,7 @@ def called_functions(shell: InteractiveShell, cells: Sequence[Cell], options: st
             sys.setprofile(None)
         return [Seen({"places": [json.dumps(_place(code)) for code, stands in codes.items() if not stands]})]
 
-    seen = run_in_fork(listed)
+    seen = run_in_fork(record_places)
     if isinstance(seen, str):
         sys.exit(seen)
     places = [Place(*json.loads(text)) for text in seen[0].parts["places"]]
@@ -309,35 +309,35 @@ def is_wrapper(code: types.CodeType) -> bool:
         return True
     if "<locals>" not in code.co_qualname:
         return False
-    known = (held for held, way in functions().get(_place(code), ()) if not way)
-    made = (held for held in gc.get_referrers(code) if type(held) is types.FunctionType)
-    return any("__wrapped__" in vars(held) for held in (*known, *made))
+    known = (function for function, path in functions().get(_place(code), ()) if not path)
+    others = (function for function in gc.get_referrers(code) if type(function) is types.FunctionType)
+    return any("__wrapped__" in vars(function) for function in (*known, *others))
 
 
 def outcome(place: Place, plain: list[Seen], right: list[Seen], faulty: list[Seen] | str) -> Outcome:
     """Compare a run with a fault with runs without one."""
     if isinstance(faulty, str):
-        return Outcome(place, [faulty], has_report=False, is_told=False, is_next_right=False)
+        return Outcome(place, [faulty], has_report=False, is_reported=False, is_next_right=False)
     ours = [line for line in faulty[0].parts["output"] if "compile_explain" in line or MESSAGE in line]
     for seen in faulty:
         seen.parts["output"] = [line for line in seen.parts.get("output", []) if line not in ours]
-    told, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("told", "report"))
-    is_told = bool(ours or set(told[0]).difference(right[0].parts["told"]))
+    messages, reports = ([seen.parts.pop(name, []) for seen in faulty] for name in ("messages", "report"))
+    is_reported = bool(ours or set(messages[0]).difference(right[0].parts["messages"]))
     lines = [line for line in differences(plain, faulty) if not line.partition(" fault")[1]]
-    return Outcome(place, lines, bool(reports[0]), is_told, reports[1] == right[1].parts["report"])
+    return Outcome(place, lines, bool(reports[0]), is_reported, reports[1] == right[1].parts["report"])
 
 
 def outcome_of_interrupt(place: Place, plain: list[Seen], right: list[Seen], seen: list[Seen] | str) -> Outcome:
     """Compare the cells after an interrupt, except the third, which uses names that the first assigns."""
     if isinstance(seen, str):
-        return Outcome(place, [seen], has_report=False, is_told=False, is_next_right=False)
-    is_told = "KeyboardInterrupt" in str(seen[0].parts["error"])
+        return Outcome(place, [seen], has_report=False, is_reported=False, is_next_right=False)
+    is_reported = "KeyboardInterrupt" in str(seen[0].parts["error"])
     after = [
-        Seen({name: each[1].parts[name] for name in ("output", "result", "error", "settings")} | each[3].parts)
-        for each in (plain, seen)
+        Seen({name: run_seen[1].parts[name] for name in ("output", "result", "error", "settings")} | run_seen[3].parts)
+        for run_seen in (plain, seen)
     ]
     is_next_right = seen[1].parts["report"] == right[1].parts["report"]
-    return Outcome(place, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_told, is_next_right)
+    return Outcome(place, differences(after[:1], after[1:]), bool(seen[0].parts["report"]), is_reported, is_next_right)
 
 
 def main() -> None:
@@ -347,7 +347,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only functions whose file and name match this expression")
     parser.add_argument("--program", choices=PROGRAMS, help="only the faults in this one")
     parser.add_argument("--part", type=int, default=0, help="of how many parts this is one, from 0")
-    parser.add_argument("--parts", type=int, default=1, help="run each of so many faults")
+    parser.add_argument("--parts", type=int, default=1, help="run only one in this number of faults")
     parser.add_argument("--lines", type=int, default=None, help="the most lines to show of what the user saw")
     parser.add_argument("--interrupt", action="store_true", help="interrupt at each function in place of a fault")
     arguments = parser.parse_args()
@@ -364,12 +364,12 @@ def main() -> None:
     for name in PROGRAMS if arguments.program is None else [arguments.program]:
         cells = PROGRAMS[name]
         outcomes += outcomes_of_faults(shell, cells, arguments, breaking, judge, name)
-    late = [made for made in outcomes if made.place.file.startswith(("analysis", "views"))]
-    same = sum(not made.seen for made in outcomes)
+    late = [result for result in outcomes if result.place.file.startswith(("analysis", "views"))]
+    same = sum(not result.seen for result in outcomes)
     print(f"\n{len(outcomes)} times a function raised; the user saw the same {same} times,")
-    print(f"the next report was right {sum(made.is_next_right for made in outcomes)} times,")
-    print(f"and the fault was noted {sum(made.is_told for made in outcomes)} times.")
-    print(f"Of {len(late)} in analysis and views {sum(made.has_report for made in late)} left a report.")
+    print(f"the next report was right {sum(result.is_next_right for result in outcomes)} times,")
+    print(f"and the fault was noted {sum(result.is_reported for result in outcomes)} times.")
+    print(f"Of {len(late)} in analysis and views {sum(result.has_report for result in late)} left a report.")
 
 
 def outcomes_of_faults(
@@ -385,7 +385,7 @@ def outcomes_of_faults(
     runs = [run_in_fork(functools.partial(run, shell, cells, options, None, plain=plain)) for plain in (True, False)]
     plain, right = (seen if not isinstance(seen, str) else sys.exit(seen) for seen in runs)
     for seen in plain:
-        for part in ("told", "report"):
+        for part in ("messages", "report"):
             seen.parts.pop(part, None)
     outcomes = []
     places = [
@@ -396,21 +396,21 @@ def outcomes_of_faults(
     for number, place in enumerate(places[arguments.part :: arguments.parts]):
         print(f"\r{name}: {number} of {len(places)}", end="", file=sys.stderr, flush=True)
         faulty = run_in_fork(functools.partial(run, shell, cells, options, breaking(place), plain=False))
-        made = judge(place, plain, right, faulty)
-        outcomes.append(made)
-        if made.seen or not made.is_next_right or not made.is_told:
-            print(f"\n{name}, {place.file}:{place.line} {place.name}: {', '.join(_faults(made))}")
-            print("\n".join(made.seen[: arguments.lines]), flush=True)
+        result = judge(place, plain, right, faulty)
+        outcomes.append(result)
+        if result.seen or not result.is_next_right or not result.is_reported:
+            print(f"\n{name}, {place.file}:{place.line} {place.name}: {', '.join(_problems(result))}")
+            print("\n".join(result.seen[: arguments.lines]), flush=True)
     return outcomes
 
 
-def _faults(made: Outcome) -> Iterator[str]:
-    if made.seen:
+def _problems(result: Outcome) -> Iterator[str]:
+    if result.seen:
         yield "the user saw something else"
-    if not made.is_next_right:
-        yield "the next report was not right"
-    if not made.is_told:
-        yield "nothing was told"
+    if not result.is_next_right:
+        yield "the next report was wrong"
+    if not result.is_reported:
+        yield "the fault was not reported"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ ROWS: tuple[tuple[str, tuple[int, ...], dict[str, Any]], ...] = (
 )
 
 
-def graphs(way: str, lengths: tuple[int, ...], options: dict[str, Any]) -> int:
+def count_graphs(way: str, lengths: tuple[int, ...], options: dict[str, Any]) -> int:
     """Return how many graphs Dynamo made while a compiled model generated eight tokens for each prompt."""
     torch.compiler.reset()
     counters.clear()
@@ -58,7 +58,7 @@ def main() -> None:
     """Print the number of graphs of each row."""
     for way, lengths, options in ROWS:
         prompts = f"prompts of {', '.join(map(str, lengths))}"
-        print(f"{way:9} {prompts:20} {options or 'default cache'}: {graphs(way, lengths, options)} graphs")
+        print(f"{way:9} {prompts:20} {options or 'default cache'}: {count_graphs(way, lengths, options)} graphs")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run the programs of the known bugs with the installed release of PyTorch, and write the outcomes for the page.
 
-It takes about a minute a release; ``--check`` writes nothing and fails if an outcome has changed.
+It takes about a minute; ``--check`` writes nothing and fails if an outcome has changed.
 """
 
 from __future__ import annotations

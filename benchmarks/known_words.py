@@ -1,7 +1,8 @@
-"""Write the list of names that redaction keeps, from the installed PyTorch.
+"""Write the list of names and texts that redaction keeps, from the installed PyTorch.
 
-The names are PyTorch's own (operations, settings of Dynamo, causes of graph breaks), so they reveal nothing about a
-reader's program. Names that the list has already stay in it, since reports of other releases are redacted as well.
+They are PyTorch's and Python's own (operations, settings of Dynamo, causes of graph breaks with their texts), so they
+reveal nothing about a reader's program. Entries that the list already has stay in it, since reports of other releases
+are redacted as well.
 """
 
 from __future__ import annotations

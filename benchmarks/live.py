@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=5, help="how many pairs of runs (default: %(default)s)")
     parser.add_argument("--ops", type=int, default=36_000, help="operations of the graph (default: %(default)s)")
     arguments = parser.parse_args()
-    figures: dict[str, list[float]] = {"wall ratio": [], "cpu ratio": [], "cpu of other threads, share": []}
+    figures: dict[str, list[float]] = {"wall ratio": [], "cpu ratio": [], "share of the cpu time in other threads": []}
     for pair in range(arguments.pairs):
         results = {}
         for options in ("", "-q") if pair % 2 == 0 else ("-q", ""):
@@ -87,7 +87,7 @@ def main() -> int:
         print(f"{live.wall:.1f} s, the line changed {live.changes} times; without it {quiet.wall:.1f} s", flush=True)
         figures["wall ratio"].append(live.wall / quiet.wall)
         figures["cpu ratio"].append(live.cpu / quiet.cpu)
-        figures["cpu of other threads, share"].append((live.cpu - live.thread) / live.cpu)
+        figures["share of the cpu time in other threads"].append((live.cpu - live.thread) / live.cpu)
     for name, values in figures.items():
         print(f"{name}: median {statistics.median(values):.3f}  ({min(values):.3f} .. {max(values):.3f})")
     return 0

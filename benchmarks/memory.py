@@ -139,7 +139,7 @@ def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None
 
 
 def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Ask about the call of a program, which does not run for real."""
+    """Ask about the call of a program, which is made on copies only."""
     arguments = ", ".join(program.arguments)
     call = program.function if way == "compare_frontends" else f"torch.compile({program.function}, backend={backend!r})"
     run_cell(shell, f"import jupyter_graphbreak\nreport = jupyter_graphbreak.{way}({call}, {arguments})")
@@ -229,7 +229,8 @@ def main() -> None:
                 continue
             growth = measure_in_process(name, way, given)[1]
             more = growth - (0 if way in CALLS else plain)
-            print(f"  {way:22} {growth / 2**20:8.0f} MiB {more / held:6.2f} times more than the cell alone", flush=True)
+            ratio = f"{more / held:6.2f} times the call's tensors, without what the cell alone adds"
+            print(f"  {way:22} {growth / 2**20:8.0f} MiB {ratio}", flush=True)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ BRANCH = Break(
     "    if y.sum() > 0:\n        y = y + 1\n",
     "    y = torch.where(y.sum() > 0, y + 1, y)\n",
 )
-CUT = Break("    torch._dynamo.graph_break()\n", "")
+PLAIN_BREAK = Break("    torch._dynamo.graph_break()\n", "")
 NUMPY = Break("    y = through_numpy(y)\n", "    y = torch.tanh(y)\n")
 PRINTS = Break('    print("here", file=NOWHERE)\n', "")
 SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * y.argmax())\n")
@@ -97,12 +97,12 @@ SCALAR = Break("    y = y * (1 + 0 * int(y.argmax()))\n", "    y = y * (1 + 0 * 
 #: The breaks of each program, in the order of their lines, and the size of its tensors.
 PROGRAMS: dict[str, tuple[int, list[Break]]] = {
     "a cheap one, a dear one, one between": (64, [spins(30), spins(900), spins(250)]),
-    "time, operations, a cut": (64, [spins(400), eager_steps(12), CUT]),
+    "time, operations, a plain break": (64, [spins(400), eager_steps(12), PLAIN_BREAK]),
     "a branch, eager operations, a print": (64, [BRANCH, eager_steps(60), PRINTS]),
-    "a cut, numpy, time": (256, [CUT, NUMPY, spins(300)]),
+    "a plain break, numpy, time": (256, [PLAIN_BREAK, NUMPY, spins(300)]),
     "two branches and time": (64, [BRANCH, spins(500), BRANCH]),
     "operations, few and many": (64, [eager_steps(4), eager_steps(80), eager_steps(25)]),
-    "large tensors": (512, [eager_steps(4), CUT, spins(150)]),
+    "large tensors": (512, [eager_steps(4), PLAIN_BREAK, spins(150)]),
     "a scalar, a print, time": (64, [SCALAR, PRINTS, spins(700)]),
     "numpy, a scalar, operations": (128, [NUMPY, SCALAR, eager_steps(50)]),
     "time, a branch, numpy": (384, [spins(60), BRANCH, NUMPY]),

@@ -129,31 +129,31 @@ def _ours(program: Program) -> ToolResult:
 def _explain(program: Program) -> ToolResult:
     import torch
 
-    said = ToolResult(count=0)
+    result = ToolResult(count=0)
 
     def use(function: Any, arguments: list[Any]) -> None:
-        told = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
-        said.count = (said.count or 0) + told.graph_break_count
-        for reason in told.break_reasons:
+        explained = torch._dynamo.explain(function)(*arguments)  # noqa: SLF001 - documented under this name
+        result.count = (result.count or 0) + explained.graph_break_count
+        for reason in explained.break_reasons:
             own = [frame.lineno for frame in reason.user_stack if Path(frame.filename).stem == program.name]
-            said.lines += [line for line in own[-1:] if line]
+            result.lines += [line for line in own[-1:] if line]
 
     program.run(use)
-    return said
+    return result
 
 
 def _fullgraph(program: Program) -> ToolResult:
-    said = ToolResult()
+    result = ToolResult()
 
     def use(function: Any, arguments: list[Any]) -> None:
         try:
             _call_compiled(function, arguments, fullgraph=True)
         except Exception:  # noqa: BLE001 - what is asked for
             text = traceback.format_exc().rpartition("from user code")[2]
-            said.lines += [int(line) for name, line in _FRAME.findall(text) if name == program.name][-1:]
+            result.lines += [int(line) for name, line in _FRAME.findall(text) if name == program.name][-1:]
 
     program.run(use)
-    return said
+    return result
 
 
 def _compile_only(program: Program) -> ToolResult:
@@ -169,18 +169,18 @@ def _run(tool: str, folder: Path, environment: dict[str, str] | None = None) -> 
     """Run all programs under a tool in a separate process; return its results and its log."""
     command = [sys.executable, __file__, "--tool", tool, str(folder)]
     done = subprocess.run(command, env=os.environ | (environment or {}), capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout.splitlines()[-1])
-    return {name: ToolResult(**fields) for name, fields in said.items()}, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    return {name: ToolResult(**fields) for name, fields in results.items()}, done.stderr
 
 
 def _logs(folder: Path) -> dict[str, ToolResult]:
     _, log = _run("compile", folder, {"TORCH_LOGS": "graph_breaks"})
-    said: dict[str, ToolResult] = {}
+    results: dict[str, ToolResult] = {}
     for part in log.split(_MARK)[1:]:
         name = part.split()[0]
         lines = [int(line) for file, line in _BREAK.findall(part) if file == name]
-        said[name] = ToolResult(lines, len(lines))
-    return said
+        results[name] = ToolResult(lines, len(lines))
+    return results
 
 
 def _tlparse(folder: Path, command: str) -> dict[str, ToolResult]:
@@ -189,23 +189,23 @@ def _tlparse(folder: Path, command: str) -> dict[str, ToolResult]:
         (log,) = Path(traces).glob("*.log")
         output = Path(traces, "output")
         subprocess.run([command, str(log), "-o", str(output), "--no-browser"], capture_output=True, check=True)
-        said: dict[str, ToolResult] = {}
+        results: dict[str, ToolResult] = {}
         for page in output.rglob("*graph_break_reason*"):
             for name, line in _BREAK.findall(page.read_text(encoding="utf-8", errors="replace")):
-                said.setdefault(name, ToolResult()).lines.append(int(line))
-    return {name: ToolResult(item.lines, len(item.lines)) for name, item in said.items()}
+                results.setdefault(name, ToolResult()).lines.append(int(line))
+    return {name: ToolResult(item.lines, len(item.lines)) for name, item in results.items()}
 
 
-def _table(said: dict[str, dict[str, ToolResult]]) -> str:
+def _table(results: dict[str, dict[str, ToolResult]]) -> str:
     named_by = Counter(
         place
-        for items in said.values()
+        for items in results.values()
         for place in {(name, line) for name, item in items.items() for line in item.lines}
     )
     places = {place for place, tools in named_by.items() if tools > 1}
     programs = {name for name, _ in places}
     rows = []
-    for tool, items in said.items():
+    for tool, items in results.items():
         named = {(name, line) for name, item in items.items() for line in item.lines} & places
         counts = [items[name].count for name in programs if name in items]
         stated = [count for count in counts if count is not None]
@@ -232,12 +232,12 @@ def main() -> None:
         for example in cause_pages.examples():
             Path(folder, f"{example.name}.py").write_text(example.code, encoding="utf-8")
         Path(folder, "nested.py").write_text(_NESTED, encoding="utf-8")
-        said = {"`%%compile_explain`": _run("ours", folder)[0], "`TORCH_LOGS=graph_breaks`": _logs(folder)}
+        results = {"`%%compile_explain`": _run("ours", folder)[0], "`TORCH_LOGS=graph_breaks`": _logs(folder)}
         if arguments.tlparse:
-            said["`tlparse`"] = _tlparse(folder, arguments.tlparse)
-        said["`torch._dynamo.explain`"] = _run("explain", folder)[0]
-        said["`fullgraph=True`"] = _run("fullgraph", folder)[0]
-    print(_table(said))
+            results["`tlparse`"] = _tlparse(folder, arguments.tlparse)
+        results["`torch._dynamo.explain`"] = _run("explain", folder)[0]
+        results["`fullgraph=True`"] = _run("fullgraph", folder)[0]
+    print(_table(results))
 
 
 if __name__ == "__main__":

@@ -99,11 +99,11 @@ def run_process(*, watched: bool, backend: str, size: str) -> dict[str, Any]:
     return result
 
 
-def spread(values: list[float], form: str = ".3f") -> str:
+def spread(values: list[float], number_format: str = ".3f") -> str:
     """Return the median of values, their quartiles and their extremes."""
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     numbers = (statistics.median(values), low, high, min(values), max(values))
-    return "{}  [{} .. {}]  ({} .. {})".format(*(format(number, form) for number in numbers))
+    return "{}  [{} .. {}]  ({} .. {})".format(*(format(number, number_format) for number in numbers))
 
 
 def compare(backend: str, size: str, pairs: int) -> None:

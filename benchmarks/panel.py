@@ -67,7 +67,7 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         page.goto(f"{lab.url}/lab/tree/one.ipynb?reset")
-        first, second = (_opened(page, name) for name in ("one", "two"))
+        first, second = (_open_notebook(page, name) for name in ("one", "two"))
         page.evaluate("jupyterapp.shell.collapseLeft()")
         session = page.context.new_cdp_session(page)
         # Only the page's own work counts, not the processor time of other programs.
@@ -77,10 +77,13 @@ def main() -> int:
     return 0
 
 
-def _save(lab: Lab, name: str, cells: int, reports: int, breaks: int) -> None:
-    numbers = set(range(0, cells, cells // reports)[:reports])
-    made = [_report(f"{name} {number}", breaks) if number in numbers else f"x = {number}" for number in range(cells)]
-    lab.save(name, *made)
+def _save(lab: Lab, name: str, cell_count: int, report_count: int, break_count: int) -> None:
+    numbers = set(range(0, cell_count, cell_count // report_count)[:report_count])
+    cells = [
+        _report(f"{name} {number}", break_count) if number in numbers else f"x = {number}"
+        for number in range(cell_count)
+    ]
+    lab.save(name, *cells)
 
 
 def _report(title: str, breaks: int) -> Report:
@@ -93,7 +96,7 @@ def _report(title: str, breaks: int) -> Report:
     return msgspec.structs.replace(report, sources=[source])
 
 
-def _opened(page: Page, name: str) -> str:
+def _open_notebook(page: Page, name: str) -> str:
     """Open a notebook and return the id of its widget."""
     page.wait_for_function("window.jupyterapp?.commands.hasCommand('docmanager:open')", timeout=60_000)
     page.evaluate("path => void jupyterapp.commands.execute('docmanager:open', { path })", f"{name}.ipynb")

@@ -52,13 +52,13 @@ def main() -> None:
             differing.append(number)
         if found or arguments.only is not None:
             print(f"\n{'=' * 30} program {number} of seed {arguments.seed}")
-            text = "\n".join([*itertools.starmap(_listed, enumerate(cells[1:], start=2)), *found])
+            text = "\n".join([*itertools.starmap(_list_cell, enumerate(cells[1:], start=2)), *found])
             print(text.encode(errors="replace").decode(), flush=True)
     print(f"\n{len(numbers)} programs, {len(differing)} differ: {differing}")
     print(f"cells: {dict(plans)}; {time.perf_counter() - begun:.0f} s")
 
 
-def _listed(number: int, cell: Cell) -> str:
+def _list_cell(number: int, cell: Cell) -> str:
     first = 2 if cell.is_explained else 1
     lines = [f"  {at:2} {line}" for at, line in enumerate(cell.text.split("\n"), start=first)]
     return "\n".join([f"-- cell {number}{' explained' if cell.is_explained else ''}", *lines])

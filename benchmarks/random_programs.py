@@ -82,9 +82,9 @@ class Writer:
     def _statement(self, kinds: list[str]) -> str:
         while True:
             with contextlib.suppress(MissingNameError):
-                return self._filled(self._random.choice(self._grammar[self._random.choice(kinds)]))
+                return self._fill(self._random.choice(self._grammar[self._random.choice(kinds)]))
 
-    def _filled(self, template: str) -> str:
+    def _fill(self, template: str) -> str:
         references: dict[str, str] = {}
         bound: list[tuple[str, str]] = []
         lines = []
@@ -149,6 +149,6 @@ class Writer:
                 if self._depth > DEEPEST + 1 and template.count("<") > template.count("<."):
                     continue
                 with contextlib.suppress(MissingNameError):
-                    return self._filled(template)
+                    return self._fill(template)
         finally:
             self._depth -= 1

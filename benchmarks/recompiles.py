@@ -22,7 +22,8 @@ from jupyter_graphbreak.report.schema import Report
 
 _PROGRAMS = Path(__file__).with_name("recompile_programs.txt")
 _BEGIN = re.compile(r"^== (?P<name>\w+): (?P<smallest>\d+|-)\n", re.MULTILINE)
-#: Prints how many frames PyTorch compiles for the calls of the run and for further ones; those it refuses have no name.
+#: Prints how many frames PyTorch compiles for the calls of the run and for further ones. A frame beyond the recompile
+#: limit has no name in the metrics.
 _COUNT = """
 from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metrics
 for values in (SEEN, UNSEEN):

@@ -19,7 +19,7 @@ from jupyter_graphbreak.views.words.cost_findings import cost_findings
 
 
 class Layer(torch.nn.Module):
-    """A layer of a transformer; with a number, which makes layers differ, it scales its result."""
+    """A layer of a transformer; ``scale``, which makes layers differ, scales the result of the inner layers."""
 
     def __init__(self, width: int, scale: float | None) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def main() -> None:
     """Print what each way costs, and what the report says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--differ", action="store_true", help="give each layer a number of its own")
+    parser.add_argument("--differ", action="store_true", help="give each layer a different scale")
     given = parser.parse_args()
     torch.manual_seed(0)
     model = Model(given.layers, differ=given.differ)

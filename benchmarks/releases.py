@@ -70,7 +70,7 @@ def main() -> None:
         if is_current(result) and os.environ.get("FORCE") != "1":
             print(f"{run.name}: nothing has changed since {result.relative_to(ROOT)} (FORCE=1 runs it again)")
             continue
-        made = run_tests(environment(run))
+        made = run_tests(find_or_create_python(run))
         print(f"{run.name}: {made.passed} passed, {made.failed} failed, {made.skipped} skipped", flush=True)
         result.write_text(json.dumps(made._asdict()) + "\n", encoding="utf-8")
         failed = failed or made.failed > 0
@@ -97,7 +97,7 @@ def interpreter(python: str) -> str | None:
     return str(known[-1]) if known else shutil.which(f"python{python}")
 
 
-def environment(run: Run) -> Path:
+def find_or_create_python(run: Run) -> Path:
     """Return the Python of an environment with this release, creating it if necessary."""
     ready = os.environ.get("RELEASES_VENVS")
     home = Path(ready) / run.name if ready else ROOT / f".venv-torch-{run.name}"
@@ -131,7 +131,7 @@ def run_tests(python: Path) -> Result:
     subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     suite = ET.parse(xml).getroot().find("testsuite")  # noqa: S314 - pytest has just written it
     if suite is None:
-        sys.exit(f"{xml} holds no tests")
+        sys.exit(f"{xml} has no tests")
     total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
     failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
     today = dt.datetime.now(dt.UTC).date().isoformat()

@@ -28,9 +28,9 @@ VERDICTS = (
 def best_verdicts(report: Report) -> list[str]:
     """Return the best verdict for each break of a report."""
     best: list[str] = []
-    for listed in report.breaks:
-        found = [remedy.verdict for remedy in report.remedies or [] if listed.id in remedy.breaks]
-        best.append(min(found, key=VERDICTS.index))
+    for break_ in report.breaks:
+        verdicts = [remedy.verdict for remedy in report.remedies or [] if break_.id in remedy.breaks]
+        best.append(min(verdicts, key=VERDICTS.index))
     return best
 
 
@@ -38,7 +38,7 @@ def load(path: Path) -> dict[str, tuple[Any, ...]]:
     """Return the programs of a file, with their arguments."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise SystemExit(f"{path} is no Python file")
+        raise SystemExit(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     cases: dict[str, tuple[Any, ...]] = module.CASES

@@ -35,7 +35,7 @@ def milliseconds(*functions: Callable[[], object]) -> list[float]:
     return [statistics.median(known) for known in times]
 
 
-def show(name: str, function: Callable[..., Any], x: torch.Tensor) -> None:
+def print_times(name: str, function: Callable[..., Any], x: torch.Tensor) -> None:
     """Print the time of an eager and of a compiled call."""
     torch.compiler.reset()
     compiled = torch.compile(function)
@@ -43,7 +43,7 @@ def show(name: str, function: Callable[..., Any], x: torch.Tensor) -> None:
     print(f"{name:42} eagerly {eager_ms:6.2f} ms, compiled {compiled_ms:6.2f} ms")
 
 
-def show_guards() -> None:
+def print_guard_times() -> None:
     """Print the time of a call of 60 small layers with all guards, and with fewer in both ways that cost.md names."""
     layers, x = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(60))), torch.randn(1, 4)
 
@@ -80,11 +80,11 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     with torch.inference_mode():
-        show_guards()
-        show("erfinv of 100,000 numbers", torch.erfinv, torch.rand(100_000))
+        print_guard_times()
+        print_times("erfinv of 100,000 numbers", torch.erfinv, torch.rand(100_000))
         layers = torch.nn.Sequential(torch.nn.Linear(1024, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024))
         layers, row = layers.to(torch.bfloat16), torch.randn(1, 1024, dtype=torch.bfloat16)
-        show("two layers of 1024, one row", layers, row)
+        print_times("two layers of 1024, one row", layers, row)
         try:
             quantization = importlib.import_module("torchao.quantization")
         except ImportError:
@@ -93,7 +93,7 @@ def main() -> None:
         for config in ("Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"):
             quantized = copy.deepcopy(layers)
             quantization.quantize_(quantized, getattr(quantization, config)())
-            show(config, quantized, row)
+            print_times(config, quantized, row)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 usage: python benchmarks/thousand_ranks.py LOG [RANKS] [MEGABYTES]
 
 LOG is a log of TORCH_TRACE; it is repeated until it is large enough. The ranks differ in rank, process id and times;
-rank 17 has one more break. The same folder is then read through ``memory://``.
+rank 17 starts 30 s later and has one more break. The same folder is then read through ``memory://``.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def make_folder(log: Path, folder: Path, ranks: int, size: int) -> None:
     text *= max(1, -(-size // len(text)))
     pids = re.compile(rb"^(V\d{4} [\d:.]+) \d+ ", re.MULTILINE)
     for rank in range(ranks):
-        late = 30 if rank == _OWN_RANK else 0.001 * rank
+        delay_s = 30 if rank == _OWN_RANK else 0.001 * rank
         own = pids.sub(rb"\1 %d " % (1000 + rank), text)
-        own = _TIME.sub(lambda match, late=late: b'"start_time": %f' % (float(match[1]) + late), own)  # type: ignore[misc]
+        own = _TIME.sub(lambda match, s=delay_s: b'"start_time": %f' % (float(match[1]) + s), own)  # type: ignore[misc]
         if rank == _OWN_RANK:
             own += _BREAK.format(pid=1000 + rank, rank=rank).encode()
         (folder / f"dedicated_log_torch_trace_rank_{rank}_x.log").write_bytes(own)

@@ -29,7 +29,7 @@ _HEADS = (
     "MODEL",
 )
 #: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
-#: Counts of parts come first, because a model may accept small counts but need its own sizes.
+#: ``_FEW`` has only counts of parts, for models that accept small counts but need their own sizes.
 _FEW: Values = (
     (r"(n_routed|num_local|num|moe_num)_experts", 4),
     (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
@@ -134,18 +134,18 @@ def tiny(model_type: str, *, training: bool = False) -> tuple[torch.nn.Module, d
     Raises
     ------
     Exception
-        If no configuration of the generic kind fits.
+        The first error, if no set of small values fits.
     """
     try:
-        return _made(model_type, _SMALL, training=training)
+        return _make_model(model_type, _SMALL, training=training)
     except Exception as error:
         for values in (_OWN_IMAGES, _FEW):
             with contextlib.suppress(Exception):
-                return _made(model_type, values, training=training)
+                return _make_model(model_type, values, training=training)
         raise error from None
 
 
-def _made(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
+def _make_model(model_type: str, values: Values, *, training: bool) -> tuple[torch.nn.Module, dict[str, Any]]:
     torch.manual_seed(0)
     config_class = getattr(transformers, vars(configuration_auto)["CONFIG_MAPPING_NAMES"][model_type])
     config = _small(config_class, _OWN.get(model_type, {}), values, top=True)
@@ -223,7 +223,7 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
     if isinstance(value, bool):
         return None
     if name.endswith(("_token_id", "_token_index")):
-        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids that are left for what a text has not
+        if isinstance(value, int) and value >= 90:  # noqa: PLR2004 - the ids above those of a text
             known = {"image_token_id": _IMAGE, "image_token_index": _IMAGE, "video_token_id": _VIDEO}
             return known.get(name, _VISION_START if name.startswith("vision_start") else 93 + len(name) % 6)
         return [1] if isinstance(value, list) else None
@@ -246,7 +246,7 @@ def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
     Parameters
     ----------
     places : int, optional
-        How many places of the text the image takes, where that is known.
+        The number of image tokens in the text, if known.
     """
     config = model.config
     names = inspect.signature(model.forward).parameters

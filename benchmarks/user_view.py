@@ -167,8 +167,8 @@ def _settings() -> dict[str, str]:
     }
 
 
-def attributes() -> dict[str, int]:
-    """Return the functions and classes that modules and classes of torch and Python hold, by their identity."""
+def attribute_ids() -> dict[str, int]:
+    """Return the identities of the functions and classes in the modules and classes of torch and Python, by name."""
     held = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
@@ -191,7 +191,7 @@ class Session:
     ----------
     shell : InteractiveShell
     options : str
-        Of the magic.
+        The options of the magic.
     plain : bool
         Whether cells run without the magic.
     """
@@ -251,14 +251,14 @@ class Session:
     def _outcome_in_report(self) -> str:
         if not self.reports:
             return "no report"
-        told = [noted["message"] for noted in self.reports[-1]["diagnostics"]]
-        faults = [message for message in told if "Internal error in compile_explain" in message]
+        messages = [note["message"] for note in self.reports[-1]["diagnostics"]]
+        faults = [message for message in messages if "Internal error in compile_explain" in message]
         if faults:
             return f"fault: {faults[0]}"
         for words, plan in (("compiled as one function", "function"), ("nothing to compile", "nothing")):
-            if any(words in message for message in told):
+            if any(words in message for message in messages):
                 return plan
-        return "as it stands" if self.reports[-1].get("compiled") is None else "calls"
+        return "unchanged" if self.reports[-1].get("compiled") is None else "calls"
 
     @contextlib.contextmanager
     def _captured(self) -> Iterator[Any]:
@@ -302,7 +302,7 @@ def run_in_fork(task: Callable[[], list[Seen]]) -> list[Seen] | str:
             with open(writing, "w", encoding="ascii") as pipe:  # noqa: PTH123 - a descriptor
                 try:
                     said = json.dumps([dataclasses.asdict(seen) for seen in task()])
-                except BaseException:  # noqa: BLE001 - told, and the process ends
+                except BaseException:  # noqa: BLE001 - the parent prints it
                     said = json.dumps(traceback.format_exc())
                 pipe.write(said)
         finally:
@@ -325,11 +325,11 @@ def seed() -> None:
 def run_program(shell: InteractiveShell, cells: Iterable[Cell], options: str, *, plain: bool) -> list[Seen]:
     """Run the cells of a program in this process, and finally record which functions were replaced."""
     seed()
-    before = attributes()
+    before = attribute_ids()
     session = Session(shell, options, plain=plain)
     seen = [session.run(cell) for cell in cells]
-    after = attributes()
-    changed = sorted(name for name, held in before.items() if name in after and after[name] != held)
+    after = attribute_ids()
+    changed = sorted(name for name, identity in before.items() if name in after and after[name] != identity)
     return [*seen, Seen({"replaced attributes": changed})]
 
 

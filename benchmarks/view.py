@@ -1,7 +1,7 @@
-"""Measure the size and speed of showing a report with 1,000 breaks and 10,000 operations.
+"""Measure the sizes of small and large reports, and how long a browser takes to show them.
 
-Each is measured on a page of its own and, with ``--lab``, as the output of a cell in JupyterLab. Needs the browser that
-the browser tests need, and the front end built (``npm --prefix labextension run build``).
+Each report is measured on a page of its own and, with ``--lab``, as the output of a cell in JupyterLab. Needs the
+browser that the browser tests need, and the front end built (``npm --prefix labextension run build``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("reports", nargs="*", type=Path, help="saved reports (.json) to measure as well")
     parser.add_argument("--runs", type=int, default=5, help="how often each page is opened (default: %(default)s)")
-    parser.add_argument("--lab", action="store_true", help="measure in JupyterLab, too")
+    parser.add_argument("--lab", action="store_true", help="also measure in JupyterLab")
     arguments = parser.parse_args()
     reports = {"2 breaks, 9 ops": two_breaks(), "1,000 breaks, 10,000 ops": big()}
     reports["1,600 breaks, 16,000 ops"] = big(1600, 16_000)
@@ -104,16 +104,16 @@ def main() -> int:
 
 def _sizes(report: Report) -> None:
     widget = ReportWidget()
-    html, html_s = _timed(lambda: render_html(report))
-    _, rest_s = _timed(lambda: render_rest(report))
+    html, html_s = _time_call(lambda: render_html(report))
+    _, rest_s = _time_call(lambda: render_rest(report))
     widget.finish(report)
     bundle = mime_bundle(report, widget)
     state = {key: value for key, value in widget.get_state().items() if key != "layout"}
     for mime_type, data in bundle.items():
         print(f"  {_kb(data):>9} {mime_type}")
-    print(f"  {_kb(bundle):>9} the cell's saved output, all of them; {_notebook_kb(bundle)} as a notebook indents it")
+    print(f"  {_kb(bundle):>9} the cell's saved output, all together; {_notebook_kb(bundle)} as a notebook indents it")
     print(f"  {_kb(state):>9} the widget's state, where a front end saves it; its script is {_kb(state['_esm'])}")
-    page, page_s = _timed(lambda: render_page(report))
+    page, page_s = _time_call(lambda: render_page(report))
     print(f"  {len(page) / 1e3:6.0f} kB a page of its own, made in {page_s * 1e3:.0f} ms")
     print(f"  rendering: {html_s * 1e3:.0f} ms ({len(html)} characters), what that leaves out {rest_s * 1e3:.0f} ms")
 
@@ -161,14 +161,14 @@ def _lab_times(report: Report, runs: int) -> None:
         _trust(lab, "saved")
         browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"])
         for _ in range(runs):
-            page = _opened(browser, f"{lab.url}/lab/tree/saved.ipynb?reset")
-            saved.append(_painted(page, "output"))
+            page = _open_page(browser, f"{lab.url}/lab/tree/saved.ipynb?reset")
+            saved.append(_wait_for_paint(page, "output"))
             page.close()
-            page = _opened(browser, f"{lab.url}/lab/tree/view.ipynb?reset")
+            page = _open_page(browser, f"{lab.url}/lab/tree/view.ipynb?reset")
             wait_for_notebook(page)
             wait_for_kernel(page)
             command(page, "notebook:run-all-cells")
-            paints.append(_painted(page, "message"))
+            paints.append(_wait_for_paint(page, "message"))
             page.wait_for_timeout(2000)
             more += _more(page)
             box = page.get_by_label("Filter the pane")
@@ -181,14 +181,14 @@ def _lab_times(report: Report, runs: int) -> None:
     _print_times(" of a saved notebook in JupyterLab", saved, [], [])
 
 
-def _opened(browser: Browser, url: str) -> Page:
+def _open_page(browser: Browser, url: str) -> Page:
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.add_init_script(_WATCH)
     page.goto(url, timeout=120_000)
     return page
 
 
-def _painted(page: Page, since: str) -> float:
+def _wait_for_paint(page: Page, since: str) -> float:
     page.wait_for_function("window.times.painted !== undefined", timeout=120_000)
     return float(page.evaluate("since => times.painted - times[since]", since))
 
@@ -221,7 +221,7 @@ def _print_times(where: str, paints: list[float], keys: list[float], more: list[
             print(f"  {what}{where}: {statistics.median(times):.1f} ms, {min(times):.1f} to {max(times):.1f} ms")
 
 
-def _timed(act: Callable[[], Any]) -> tuple[Any, float]:
+def _time_call(act: Callable[[], Any]) -> tuple[Any, float]:
     act()  # the first call compiles templates
     start = time.perf_counter()
     return act(), time.perf_counter() - start

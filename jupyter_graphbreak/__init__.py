@@ -81,12 +81,12 @@ def load_ipython_extension(ipython: InteractiveShell) -> None:
 
 
 def answer_requests(ipython: InteractiveShell) -> None:
-    """Load the extension for a front end that requests reports through the metadata of its messages.
+    """Load the extension for a front end that requests a report in the metadata of the message that runs a cell.
 
     Raises
     ------
     UsageError
-        If the kernel does not pass that metadata on.
+        If code in this kernel cannot read that metadata.
     """
     from jupyter_graphbreak.ipython.magic import answer_requests
 

@@ -1,7 +1,7 @@
-"""Ready-made receivers for ``capture(on_event=...)``: logging, TensorBoard, W&B, Lightning and transformers.
+"""Receivers for ``capture(on_event=...)``: logging, TensorBoard and W&B; and callbacks for Lightning and transformers.
 
 In: events of a run in progress. Out: log records, scalars, and a report after training.
-May import ``api`` and ``results``. Each package is imported only when its receiver is used.
+May import ``api`` and ``results``. Importing ``LightningCallback`` or ``TransformersCallback`` imports the library.
 
 >>> with jupyter_graphbreak.capture(on_event=to_logging()):  # doctest: +SKIP
 ...     train()
@@ -30,7 +30,7 @@ _LOGGER = "jupyter_graphbreak.compiling"
 
 
 def to_logging(logger: logging.Logger | None = None) -> Callable[[Event], None]:
-    """Return a receiver that logs each event: compilations as ``INFO``, everything else as ``WARNING``.
+    """Return a receiver that logs each event: first compilations as ``INFO``, everything else as ``WARNING``.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def to_tensorboard(
     writer : SummaryWriter
         A writer of ``torch.utils.tensorboard``, or any object with its ``add_scalar`` and ``add_text``.
     step : callable or None
-        Returns the current step of the training. By default, events are numbered.
+        Returns the current step of the training. By default, the step is the number of events so far.
     prefix : str
         The prefix of the names of the scalars.
     """
@@ -74,7 +74,7 @@ def to_tensorboard(
 def to_wandb(run: Any, prefix: str = "compiling") -> Callable[[Event], None]:
     """Return a receiver that logs the number of events of each kind and the seconds of compiling to Weights & Biases.
 
-    They appear at the step that the training logs next; no step is added.
+    The metrics appear at the step that the training logs next; no step is added.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The command line ``graphbreak``, also available as ``jupyter graphbreak``.
 
-In: the arguments. Out: the exit status: 0 success, 1 the gate failed or a cell raised, 2 misuse, 3 a file that cannot
-be read, 4 an internal error.
-May import ``commands`` and click.
+In: the arguments. Out: the exit status; see ``commands/exit_statuses.py``. ``graphbreak script`` passes on the status
+of a program that fails.
+May import ``commands``, click, and the exception for a missing PyTorch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.version import TorchUnavailable
 from jupyter_graphbreak.commands.checkpoint import checkpoint_command
 from jupyter_graphbreak.commands.diff import diff_command
 from jupyter_graphbreak.commands.doctor import doctor_command
@@ -48,8 +49,9 @@ def graphbreak() -> None:
     The report is the same as that of the notebook magic %%compile_explain, but for the logs of a job, a notebook or a
     program. With --baseline, the command fails if there are new breaks.
 
-    Exit status: 0 success; 1 something is not allowed by the baseline, or a notebook cell raised; 2 wrong usage; 3 a
-    file or folder cannot be read or written; 4 internal error (GRAPHBREAK_DEBUG=1 shows the traceback).
+    Exit status: 0 success; 1 the baseline does not allow something, a notebook cell raised, or what the command's help
+    says; 2 wrong usage, or PyTorch is missing or too old; 3 a file or folder cannot be read or written; 4 internal
+    error (GRAPHBREAK_DEBUG=1 shows the traceback); 130 interrupted.
     """
 
 
@@ -70,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         print_message(error.format_message())
         status = error.exit_code if isinstance(error, FileProblem) else MISUSE
+    except TorchUnavailable as error:
+        print_message(str(error))
+        status = MISUSE
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe

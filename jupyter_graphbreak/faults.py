@@ -40,11 +40,6 @@ def description(fault: BaseException) -> str:
     return type(fault).__name__
 
 
-def sentence_case(activity: str) -> str:
-    """Return the beginning of a sentence with its first letter in upper case; names in it keep their case."""
-    return f"{activity[:1].upper()}{activity[1:]}"
-
-
 #: Receives the sentences about internal errors in a trial, whose own output and reports nobody sees.
 _collected_sentences: ContextVar[list[str] | None] = ContextVar("graphbreak_faults", default=None)
 
@@ -60,7 +55,7 @@ def collected_faults(sentences: list[str]) -> Iterator[None]:
 
 
 def collect_fault(sentence: str) -> bool:
-    """Append the sentence about an internal error to the open list, once; return whether a list is open."""
+    """Add the sentence about an internal error to the list of :func:`collected_faults`; return whether there is one."""
     sentences = _collected_sentences.get()
     if sentences is not None and sentence not in sentences:
         sentences.append(sentence)
@@ -68,7 +63,7 @@ def collect_fault(sentence: str) -> bool:
 
 
 def print_fault(activity: str, fault: BaseException) -> None:
-    """Print the sentence about an internal error to the standard error, unless a report collects such sentences."""
+    """Print the sentence about an internal error to the standard error, unless :func:`collected_faults` collects it."""
     if collect_fault(internal_error(activity, fault)):
         return
     with contextlib.suppress(Exception):  # a stream that cannot be written to
@@ -104,14 +99,14 @@ class suppress_faults:  # noqa: N801 - used like contextlib.suppress
     ) -> None:
         self._activity = activity
         self._on_fault = on_fault
-        self._passing = reraised
+        self._reraised = reraised
 
     def __enter__(self) -> None:
         """Enter the block."""
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> bool:
         """Report the error of the block, unless it is an interrupt or meant for the user."""
-        if not isinstance(error, Exception) or isinstance(error, self._passing):
+        if not isinstance(error, Exception) or isinstance(error, self._reraised):
             return False
         report_fault(self._activity, error, self._on_fault)
         return True
@@ -164,7 +159,7 @@ def with_fallback(
 
 
 def finalize(owner: object, activity: str, function: Callable[..., Any], *args: Any) -> None:
-    """Call one of our functions when an object is gone; Python itself would print an error with a traceback.
+    """Call one of our functions when an object is freed; an error is printed as one sentence, without a traceback.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ class UnreadableNotebook(ValueError):  # noqa: N818 - reads as the sentence it r
     """A file that is not a notebook of a known format; the message gives the reason in one line."""
 
 
-def read_cells(path: Path) -> dict[str, Any]:
+def parse_notebook(path: Path) -> dict[str, Any]:
     """Return the parsed JSON of a notebook.
 
     Raises
@@ -84,7 +84,7 @@ class NotebookReports(NamedTuple):
 
 
 def reports_in(notebook: dict[str, Any], max_reports: int | None = _MAX_REPORTS) -> NotebookReports:
-    """Return the first ``max_reports`` reports in a notebook's outputs, without unreadable ones.
+    """Return those of the first ``max_reports`` reports in a notebook's outputs that can be read.
 
     Raises
     ------
@@ -129,7 +129,7 @@ _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 def execute(
     path: Path, kernel: str | None = None, on_cell: Callable[[int, int], None] = lambda _done, _all: None
 ) -> tuple[dict[str, Any], str | None]:
-    """Run a notebook, up to the first cell that raises; the file stays unchanged.
+    """Run a notebook, up to the first cell that raises without the tag ``raises-exception``; the file stays unchanged.
 
     Parameters
     ----------
@@ -143,18 +143,18 @@ def execute(
     notebook : dict
         The executed notebook.
     failure : str or None
-        The exception of a cell in one line.
+        Why the run ended early, in one line: the exception of a cell, or that the kernel died.
 
     Raises
     ------
     UnreadableNotebook
-        If the file is not a notebook, or if no kernel can run it.
+        If the file is not a valid notebook, or if its kernel is not installed or cannot explain cells.
     """
     from jupyter_client.kernelspec import NoSuchKernel
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    content = read_cells(path)  # read only once, so that nbformat gets exactly the content that was checked
+    content = parse_notebook(path)  # read only once, so that nbformat gets exactly the content that was checked
     try:
         notebook = nbformat.reads(json.dumps(content), as_version=4)
     except Exception as error:  # noqa: BLE001 - nbformat raises arbitrary exceptions

@@ -1,4 +1,4 @@
-"""The results that users work with: reports, jobs, changes and verdicts with methods to show, compare and save them.
+"""The results that users hold: reports, jobs, changes, verdicts and notebooks, with methods to show or save them.
 
 In: inert data of :mod:`jupyter_graphbreak.report`. Out: the same data with methods.
 May import ``views``, ``analysis`` and ``report``.
@@ -50,7 +50,7 @@ class NotReproducedError(Exception):
 
 
 class Reproducer(str):
-    """The text of a standalone script, which has run in its own process and reproduces the finding of the report.
+    """The text of a standalone script, which has run in its own process and reproduces a finding of a report.
 
     Attributes
     ----------
@@ -154,9 +154,9 @@ class Report(schema.Report, frozen=True, dict=True):
         Raises
         ------
         NotReproducedError
-            If no standalone script reproduces the finding; the message says why.
+            If no standalone script reproduces the finding, or if the report has no copies of the called functions.
         LookupError
-            If the report has no such id.
+            If the report has such copies but no such id.
         """
         saved = next((finding for finding in self.reproducers or [] if finding.id == ident), None)
         if saved is not None and not redacted:
@@ -304,7 +304,7 @@ class ExplainedNotebook:
     notebook : dict
         The parsed JSON of the executed copy.
     error : str or None
-        The exception of a cell that ended the run, in one line.
+        Why the run ended early, in one line: the exception of a cell, or that the kernel died.
     """
 
     reports: list[Report]

@@ -22,7 +22,7 @@ _WRAPPER_PREFIX = re.compile(r"(?:^|(?<=\.))_orig_mod(?:\.|$)")
 _LISTS_OF_NAMES = frozenset({"params", "param_names"})
 #: The attribute of a state dict with the versions of its modules.
 _VERSIONS = "_metadata"
-#: The limits of a file: bytes of its pickled objects, number of entries, bytes of a safetensors header.
+#: The limits of a file: bytes of its pickled objects, number of files in its archive, bytes of a safetensors header.
 _MAX_PICKLED_BYTES = 1 << 28
 _MAX_ENTRIES = 1 << 20
 _MAX_HEADER_BYTES = 100 << 20
@@ -59,8 +59,8 @@ def repair_checkpoint(
 
     The prefix is removed from the keys of all dicts, including those of compiled submodules and of optimizer states.
     Everything else stays: tensors that share memory, their types and devices, the order, and the versions that a state
-    dict has. The file is loaded with ``weights_only=True``, so no code in it runs, and is mapped into
-    memory rather than read.
+    dict has. If this machine lacks a device of the tensors, all of them move to the CPU. A file of ``torch.save`` is
+    loaded with ``weights_only=True``, so no code in it runs, and is mapped into memory rather than read.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def repair_checkpoint(
     Raises
     ------
     FileExistsError
-        If the new file exists and ``overwrite`` is not given.
+        If the new file exists and ``overwrite`` is false.
     NotACheckpointError
         If the file is not a checkpoint, or if two names would become the same.
     OSError

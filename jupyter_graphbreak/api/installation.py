@@ -70,7 +70,7 @@ class Requirement:
     says : str
         The finding as a sentence.
     fix : str or None
-        The way to fix a fault; ``None`` if there is none.
+        How to fix a fault; ``None`` if there is no fault.
     """
 
     what: str

@@ -1,7 +1,7 @@
-"""Read many logs at once, in separate processes, with one report for all equal ranks.
+"""Read logs, in several processes if they are large, with one report for all equal ranks.
 
-The processes import neither torch nor the caller's program. Only different reports reach this process, so memory does
-not grow with the number of ranks.
+The processes import neither torch nor the caller's program. Each sends equal reports only once, so many equal ranks
+take little memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Logs(NamedTuple):
     Parameters
     ----------
     sizes : dict
-        The size of each file in bytes, in the order in which to read them.
+        The size of each file in bytes, by its name, in the order in which to read them.
     notes : list of str
         Notes about other files.
     provide : callable
@@ -54,7 +54,7 @@ class Logs(NamedTuple):
     describe : callable
         Returns the name of a file for messages.
     are_checked : bool
-        Whether each file is known to be a trace.
+        Whether to read each file as a trace; otherwise, files that are not traces are left out without a message.
     """
 
     sizes: dict[str, int]
@@ -110,7 +110,7 @@ def read_logs(
     sources : list of str
         The folders from which source files may be read, in addition to the working folder and those of packages.
     on_read : callable
-        Receives the number of bytes that have been read.
+        Receives the number of bytes read since its previous call.
     min_parallel_bytes : int
         Logs with at least this total size are read in several processes.
 
@@ -196,7 +196,7 @@ class FileExplainer:
     Parameters
     ----------
     sources : list of str
-        The folders from which source files may be read.
+        The folders from which source files may be read, as for :func:`read_logs`.
     """
 
     def __init__(self, sources: list[str]) -> None:
@@ -258,7 +258,7 @@ def _read_in_parallel(
         workers.append(thread_state.worker)
 
     def read_with_worker(name: str) -> _LogResult:
-        # Each worker gets names in order, so the first of equal reports is always sent.
+        # Workers take names in order, and results are used in that order: the first of equal reports is always sent.
         worker: _Worker = thread_state.worker
         return _read_log(logs, name, lambda file: worker.explain(file, deadline, is_checked=logs.are_checked))
 

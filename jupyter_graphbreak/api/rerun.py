@@ -1,4 +1,7 @@
-"""Analyse a finished run further by running its kept entries again on copies, without showing their output."""
+"""Analyse a finished run further by running its kept entries again on copies, without showing their output.
+
+An entry is a compiled function that the run called, with copies of the arguments and state of its first call.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from msgspec.structs import replace
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.analysis.priority import with_priorities
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults, description, sentence_case
+from jupyter_graphbreak.faults import collected_faults, description
 from jupyter_graphbreak.report.cost import Cost
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Report
@@ -30,11 +33,11 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.reproducer import Reproducer
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
-#: The time limit, in seconds, for measuring or checking.
+#: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
 #: The share of the time for breaks if the report also has recompiles, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
-#: The share of the time limit after which no further entry is measured or checked, and few calls are timed.
+#: The share of the time limit after which no further entry is analysed, and few calls are timed.
 _SHARE_FOR_STARTING = 0.5
 #: The minimum number of seconds for finding one script.
 _MIN_FOR_SCRIPT_S = 15.0
@@ -49,7 +52,7 @@ class KeptRun(NamedTuple):
 
 @contextlib.contextmanager
 def keep_for_analysis(*, looks_for_nan: bool) -> Iterator[KeptRun]:
-    """Keep copies and times for further analysis while the context is open.
+    """Keep copies of entries and times of calls for further analysis while the context is open.
 
     Parameters
     ----------
@@ -155,7 +158,7 @@ class Rerun:
 
     @_collecting_faults
     def measure(self, seconds: float | None = None) -> Report:
-        """Measure the cost of the entries, and the savings of the remedies found earlier.
+        """Measure the cost of the entries, and what the remedies that were found earlier save.
 
         Parameters
         ----------
@@ -170,7 +173,7 @@ class Rerun:
         costs, starts = [], []
         for entry in self._entries(latest_start, "measured"):
             self._on_status(f"{entry.function}: running repeatedly on copies")
-            with entry.set_up(), self._noting_failures(f"measuring {entry.function}", entry), limit_time(end):
+            with entry.set_up(), self._noting_failures(f"Measuring {entry.function}", entry), limit_time(end):
                 results = [result for result in (self._found, self._found_for_recompiles) if result is not None]
                 remedied = {
                     ids: apply for result in results for ids, apply in result.entries_with_remedies(entry).items()
@@ -202,7 +205,7 @@ class Rerun:
             if id(entry) not in groups:  # the entry is checked with the first entry of its group
                 continue
             self._on_status(f"{entry.function}: comparing compiled with eager results")
-            with entry.set_up(), self._noting_failures(f"checking {entry.function}", entry), limit_time(end):
+            with entry.set_up(), self._noting_failures(f"Checking {entry.function}", entry), limit_time(end):
                 group = groups[id(entry)]
                 checked = check_instances(group, self.report, find_cell=self._find_cell)
                 if checked.raised is None:
@@ -236,7 +239,7 @@ class Rerun:
                     "its arguments."
                 )
             observed, number = (entry_with_nan, number) if entry_with_nan is not None else (entry, 1)
-            activity = f"recording the values of {entry.function}"
+            activity = f"Recording the values of {entry.function}"
             with entry.set_up(), self._noting_failures(activity, entry), limit_time(end):
                 found_values = values_of_entry(
                     observed, self.report, lines=wanted_lines, number=number, calls=calls, find_cell=self._find_cell
@@ -300,7 +303,7 @@ class Rerun:
                     self._notes.append(f"There was no time for {len(idents) - number} of {len(idents)} reproducers.")
                     break
                 share = max(_MIN_FOR_SCRIPT_S, seconds_left / (len(idents) - number))
-                with self._noting_failures(f"reproducing {ident}"):
+                with self._noting_failures(f"Reproducing {ident}"):
                     scripts.append(self.reproduce(ident, seconds=share, runner=runner))
         return self._update(replace(self.report, reproducers=scripts))
 
@@ -315,9 +318,14 @@ class Rerun:
 
     @contextlib.contextmanager
     def _noting_failures(self, activity: str, entry: Entry | None = None) -> Iterator[None]:
-        """Add a note instead of raising if an activity on an entry fails, so that the other entries still follow.
+        """Add a note instead of raising if an activity fails, so that the other entries or scripts still follow.
 
         An entry that is stopped before it has an effect outside its copies is left out from now on.
+
+        Parameters
+        ----------
+        activity : str
+            The activity, as the beginning of a sentence: "Measuring f".
         """
         from jupyter_graphbreak.experiments.trial.entry import why_copies_failed
         from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
@@ -325,7 +333,7 @@ class Rerun:
         try:
             yield
         except TimeUpError:
-            self._notes.append(f"{sentence_case(activity)} took too long and was stopped.")
+            self._notes.append(f"{activity} took too long and was stopped.")
         except Exception as fault:  # noqa: BLE001 - the function failed, or a copy lacks something that it needs
             if isinstance(fault, TrialStoppedError) and entry is not None:
                 self._kept.leave_out(entry, fault.effect)
@@ -334,10 +342,10 @@ class Rerun:
                 reason = why_copies_failed(entry, fault, self.report)
                 self._notes.append(f"{reason.removesuffix('.')}.")
             else:
-                self._notes.append(f"{sentence_case(activity)} failed ({description(fault)}).")
+                self._notes.append(f"{activity} failed ({description(fault)}).")
 
     def _update(self, report: schema.Report) -> Report:
-        """Store and return an extended report; add a note about each entry that was left out, once."""
+        """Store and return an extended report; its diagnostics have each note and internal error so far once."""
         from jupyter_graphbreak.experiments.trial.effect_places import with_effects
 
         report = with_effects(report, self._files, self._kept.effects, self._find_cell)

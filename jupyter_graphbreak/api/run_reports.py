@@ -58,7 +58,7 @@ def _library_versions(report: schema.Report) -> dict[str, str]:
 
 
 class ChildProcesses(NamedTuple):
-    """The processes that this process started, and when each of them compiled, by the id of the process."""
+    """The processes that this process started and that wrote traces, and when each of them compiled, by its id."""
 
     processes: Sequence[Process] = ()
     compile_times: Mapping[str, list[CompileTime]] = MappingProxyType({})
@@ -92,7 +92,7 @@ def processes_in(folder: Path, find_cell: FindCell = lambda _: None) -> ChildPro
 
 
 def job_of(report: Report, children: ChildProcesses) -> Job | None:
-    """Return the job of this process and of the processes that it started; ``None`` if it started none."""
+    """Return the job of this process and of its child processes with traces; ``None`` if there are none of these."""
     from jupyter_graphbreak.analysis.jobs import build_job
 
     if not children.processes:

@@ -64,16 +64,16 @@ def read_trace(path: str | Path, *, sources: Iterable[str | Path] = (), progress
 
 
 def read_notebook(path: str | Path) -> list[Report]:
-    """Return the reports in the outputs of a notebook, in the order of its cells; warn about unreadable reports.
+    """Return the reports in the outputs of a notebook, in the order of its cells; warn about those that were not read.
 
     Raises
     ------
     UnreadableNotebook
         If the file is not a notebook of format 4, or if none of its reports can be read.
     """
-    from jupyter_graphbreak.notebook_files import read_cells, reports_in
+    from jupyter_graphbreak.notebook_files import parse_notebook, reports_in
 
-    reports, problems = reports_in(read_cells(Path(path)))
+    reports, problems = reports_in(parse_notebook(Path(path)))
     for problem in problems:
         warnings.warn(f"{path}: {problem}", stacklevel=2)
     return [Report.of(report) for report in reports]
@@ -84,7 +84,8 @@ def explain_notebook(
 ) -> ExplainedNotebook:
     """Run a notebook in a new kernel, with every cell explained; the file stays unchanged.
 
-    Line numbers are those in the notebook's editor. A cell without tensor operations has no report.
+    Line numbers are those in the notebook's editor. A cell has no report if there is nothing to report, for example
+    because it has no tensor operations.
 
     Parameters
     ----------
@@ -100,12 +101,13 @@ def explain_notebook(
     Returns
     -------
     ExplainedNotebook
-        The reports, the executed copy, and the exception that ended the run, if a cell raised one.
+        The reports, the executed copy, and why the run ended early, if it did.
 
     Raises
     ------
     UnreadableNotebook
-        If the file is not a notebook of format 4, or if its kernel cannot explain cells.
+        If the file is not a notebook of format 4, if its kernel is not installed or cannot explain cells, or if there
+        are reports but none can be read.
     """
     from tqdm.auto import tqdm
 

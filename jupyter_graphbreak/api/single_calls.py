@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
-from jupyter_graphbreak.faults import collected_faults, internal_error, sentence_case
+from jupyter_graphbreak.faults import collected_faults, internal_error
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.cost import EntryCost
 
-#: The time limit, in seconds, for measuring, checking or comparing front ends.
+#: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
 #: The share of the time limit after which only few calls are timed.
 _SHARE_OF_CALLS = 0.5
@@ -114,7 +114,7 @@ def try_remedies(
 def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
     """Measure what compiling a function costs and saves, and the parts of the compiled call's time.
 
-    The function is called a few hundred times on copies of itself, of the objects it uses and of the arguments,
+    The function is called up to a few hundred times on copies of itself, of the objects it uses and of the arguments,
     alternating between eager and compiled, after a warm-up. Your objects stay untouched. If the function would do
     something that a copy cannot contain, such as writing to a file, opening a connection or starting a process, it is
     stopped before that, and ``report.effects`` lists the effect.
@@ -154,7 +154,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
 
     start, limit = time.monotonic(), _TIME_LIMIT_S if seconds is None else seconds
 
-    def measured(entry: Entry) -> schema.Report:
+    def measure_call(entry: Entry) -> schema.Report:
         try:
             with limit_time(start + limit):
                 cost, report, _ = measure_entry(entry, end=start + _SHARE_OF_CALLS * limit)
@@ -168,7 +168,7 @@ def measure(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **
     def cost_of(entry: Entry, costs: list[EntryCost]) -> Cost:
         return Cost(device_of(entry), backend_name(entry.backend), costs)
 
-    return _analysed_call("measuring", fn, args, kwargs, measured, lambda entry: {"cost": cost_of(entry, [])})
+    return _analysed_call("measuring", fn, args, kwargs, measure_call, lambda entry: {"cost": cost_of(entry, [])})
 
 
 def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kwargs: Any) -> Report:
@@ -178,6 +178,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     If they differ by more, the report names the first operation with a different result, its graph, and the
     compilation step that introduces the difference. If the function would do something that a copy cannot contain,
     such as writing to a file, it is stopped before that: ``report.effects`` lists the effect, and nothing is compared.
+    If both raise the same exception, ``report.check`` is empty.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
     Raises
     ------
     Exception
-        Any exception that the call itself raises.
+        Any exception that copying the arguments raises.
 
     Examples
     --------
@@ -208,12 +209,12 @@ def check(fn: Callable[..., Any], *args: Any, seconds: float | None = None, **kw
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
 
-    def checked(entry: Entry) -> schema.Report:
+    def check_call(entry: Entry) -> schema.Report:
         with limit_time(end):
             result = check_entry(entry)
         return msgspec.structs.replace(result.report, check=[result.check] if result.raised is None else [])
 
-    return _analysed_call("checking", fn, args, kwargs, checked, lambda _: {"check": []})
+    return _analysed_call("checking", fn, args, kwargs, check_call, lambda _: {"check": []})
 
 
 def values(
@@ -264,13 +265,13 @@ def values(
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
     lines = [WantedLine.parse(text) for text in at]
 
-    def recorded(entry: Entry) -> schema.Report:
+    def record_values(entry: Entry) -> schema.Report:
         with limit_time(end):
             entry_values, report = values_of_entry(entry, lines=lines)
         notes = [Diagnostic("warning", note) for note in missing_lines(lines, [entry_values], report)]
         return msgspec.structs.replace(report, values=[entry_values], diagnostics=[*report.diagnostics, *notes])
 
-    return _analysed_call("recording values", fn, args, kwargs, recorded, lambda _: {"values": []})
+    return _analysed_call("recording values", fn, args, kwargs, record_values, lambda _: {"values": []})
 
 
 def _analysed_call(
@@ -286,7 +287,7 @@ def _analysed_call(
     Parameters
     ----------
     activity : str
-        A description of the analysis, for notes about errors.
+        The analysis, in a form that follows "while", for notes about errors.
     analyse : callable
         Analyses the entry of the call; it is not called if the call may not be repeated.
     fields_if_stopped : callable
@@ -295,7 +296,7 @@ def _analysed_call(
     from jupyter_graphbreak.experiments.cost.entry_cost import entry_of
     from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 
-    def analysed() -> schema.Report:
+    def analyse_call() -> schema.Report:
         entry = entry_of(fn, *args, **kwargs)
         why_not_run = entry.why_not_run()
         if why_not_run is not None:
@@ -306,7 +307,7 @@ def _analysed_call(
             report, _ = _report_until_stopped(entry, stopped.effect)
             return msgspec.structs.replace(report, **fields_if_stopped(entry))
 
-    return _reporting_failures(activity, analysed)
+    return _reporting_failures(activity, analyse_call)
 
 
 def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **fields_if_empty: Any) -> Report:
@@ -324,7 +325,7 @@ def _reporting_failures(activity: str, analyse: Callable[[], schema.Report], **f
         return Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, *new_notes]))
     except TimeUpError:
         return Report.of(
-            _empty_report(Diagnostic("warning", f"{sentence_case(activity)} took too long and was stopped."))
+            _empty_report(Diagnostic("warning", f"{activity.capitalize()} took too long and was stopped."))
         )
     except Exception as fault:
         if not is_internal(fault):
@@ -413,7 +414,7 @@ def compare(
     seconds : float or None
         The time limit; by default 120 seconds.
     copied : CopiedFunction, optional
-        The copy of the function and of its large memory, if ``fn`` is a copy.
+        What is known about the copy, if ``fn`` is one.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """
@@ -453,7 +454,7 @@ def _stopped_comparison(entry: Entry, first: Arguments, effect: ObservedEffect, 
 
 
 def _call_raises(entry: Entry) -> bool:
-    """Return whether a single call on copies raises an exception."""
+    """Return whether a single uncompiled call on copies raises an exception."""
     from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
     from jupyter_graphbreak.experiments.trial.subject import Subject
 

@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A watched run; its :attr:`report` is available after the ``with`` block."""
+    """A watched run; its :attr:`report` is available after the ``with`` block.
+
+    An *entry* of the run is a compiled function that the block called, with the arguments and state of its first call.
+    """
 
     def __init__(self) -> None:
         self._recording: recorder.Recording | None = None
@@ -72,7 +75,7 @@ class Run:
         self._recording = recording
 
     def close(self, recording: recorder.Recording, children: Path | None, kept: KeptRun | None) -> None:
-        """Build the report of a complete recording, and the job with the processes that wrote into a folder."""
+        """Build the report of a complete recording; with a folder of traces of child processes, also build the job."""
         self._report, files = report_of(recording)
         if kept is not None:
             self._rerun = Rerun(self._report, files, kept)
@@ -87,7 +90,7 @@ class Run:
         self._report = Report.of(msgspec.structs.replace(report, diagnostics=[*report.diagnostics, note]))
 
     def try_remedies(self, *, also: Sequence[str | os.PathLike[str]] = (), seconds: float | None = None) -> Report:
-        """Try to remove the breaks of the block, on copies of its entries.
+        """Try to remove the breaks of the block and to end its recompiles, on copies of its entries.
 
         Parameters
         ----------
@@ -104,7 +107,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         OSError
             If a patch cannot be read.
         ValueError
@@ -132,7 +135,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._kept_run().measure(seconds)
 
@@ -152,7 +155,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         """
         return self._kept_run().check(seconds)
 
@@ -174,7 +177,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         ValueError
             If an item of ``at`` is not a line.
         """
@@ -186,7 +189,7 @@ class Run:
         Raises
         ------
         RuntimeError
-            If the entries were not kept.
+            If the run kept no copies: use ``capture(entries=True)``.
         NotReproducedError
             If no standalone script reproduces the finding.
         LookupError
@@ -204,7 +207,7 @@ class Run:
 
     def _kept_run(self) -> Rerun:
         if self._rerun is None:
-            raise RuntimeError("the entries were not kept; use capture(entries=True)")
+            raise RuntimeError("no copies of the compiled functions were kept; use capture(entries=True)")
         return self._rerun
 
 
@@ -229,17 +232,19 @@ def capture(
         Whether to also watch the processes that the block starts, such as the workers of a ``DataLoader`` or of
         ``torch.multiprocessing``, or the ranks of ``torchrun``.
     entries : bool
-        Whether to keep copies of each entry's arguments and state, so that remedies can be tried after the block.
+        Whether to keep copies of the compiled functions that the block calls and of their first arguments, so that
+        they can be analysed after the block.
     cost : bool
-        Whether to measure, after the block, what compiling its entries costs and saves. A block that raises is not
+        Whether to measure, after the block, what compiling these functions costs and saves. A block that raises is not
         measured.
     compile : bool
         Whether to compile the outermost call of each module in the block with the backend ``eager``;
         ``report.compiled`` lists them. Functions are not compiled: use :func:`explain` for a function.
     on_event : callable or None
-        Called for each compilation, recompilation, break and failure of the block as soon as it is known, on the
-        thread that compiles. ``print`` and ``logger.info`` are such functions: ``str`` of an event is a sentence.
-        After an exception it is not called again, and ``report.diagnostics`` has a note.
+        Called with an event for each compilation, recompilation, break, failure, and function that is left to run
+        eagerly, when PyTorch finishes or gives up compiling the function, on the thread that compiles. ``print`` and
+        ``logger.info`` are such functions: ``str`` of an event is a sentence. If it raises an exception, it is not
+        called again, and ``report.diagnostics`` has a note.
 
     Yields
     ------

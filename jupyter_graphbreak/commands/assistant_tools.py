@@ -50,7 +50,7 @@ _MAX_REPORTS = 32
 #: Limits of an answer: the entries of each list, and the characters of a text.
 _MAX_ENTRIES = 20
 _MAX_TEXT_LENGTH = 400
-#: Characters of one part of a report, and of a patch.
+#: Characters of one part of a report; and of a patch, or of what a program prints.
 _MAX_PART_LENGTH = 20_000
 _MAX_OUTPUT_LENGTH = 2_000
 _MAX_FILE_BYTES = 512 << 20
@@ -169,10 +169,10 @@ class AssistantTools:
         arguments: Arguments = [],  # noqa: B006
         compile: Compile = False,  # noqa: A002, FBT002
     ) -> dict[str, Any]:
-        """Judge a patch: run the program, repeat its compiled calls with the patch on copies, and compare everything.
+        """Judge a patch: run the program, repeat its compiled calls with the patch on copies, and compare the results.
 
-        No file is changed. With the verdict 'works', nothing differed on any input that was tried; otherwise,
-        'differences' lists what differed.
+        Only the program itself may change files. With the verdicts 'works' and 'works on what ran', nothing differed on
+        any input that was tried; 'reason' and 'differences' explain the other verdicts.
         """
         with tempfile.TemporaryDirectory(prefix="graphbreak-patch-") as folder:
             file = Path(folder) / "proposed.patch"
@@ -236,14 +236,14 @@ class AssistantTools:
                 status = process.wait(self._seconds)
             except subprocess.TimeoutExpired:
                 raise ToolError(
-                    f"it was stopped after {self._seconds:g} seconds, the limit that the user set"
+                    f"the run was stopped after {self._seconds:g} seconds, the limit that the user set"
                 ) from None
             finally:
                 _end_group(process)
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_OUTPUT_LENGTH))
             text = errors.read().decode(errors="replace").strip()
             if output.seek(0, os.SEEK_END) > _MAX_FILE_BYTES:
-                raise ToolError("its report is too large")
+                raise ToolError("the report of the run is too large")
             output.seek(0)
             return output.read(), status, text
 

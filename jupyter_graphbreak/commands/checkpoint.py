@@ -23,11 +23,11 @@ def checkpoint_command(file: Path, new: Path, *, overwrite: bool) -> int:
     """Write NEW, a copy of the checkpoint FILE in which no name of a parameter contains _orig_mod.
 
     torch.compile(model) returns a wrapper, whose state_dict() has this prefix in its keys, so that the model itself
-    cannot load them. Everything else stays unchanged. FILE is loaded with weights_only=True: no code in it runs. It may
-    also be a file of safetensors.
+    cannot load them. Everything else stays unchanged, unless this machine lacks a device: then all tensors move to the
+    CPU. FILE is loaded with weights_only=True: no code in it runs. It may also be a file of safetensors.
 
-    The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is not a checkpoint or
-    if NEW exists.
+    The exit status is 1 if no name contains the prefix; NEW is then not written. It is 2 if FILE is not a checkpoint,
+    or if NEW exists and --overwrite is not given.
     """
     from jupyter_graphbreak.api.checkpoints import NotACheckpointError, repair_checkpoint
 

@@ -93,7 +93,7 @@ def verdict_lines(verdict: GateVerdict, *, redacted: bool) -> list[str]:
 def _render_text(result: CommandResult, verdict: GateVerdict | None, *, redacted: bool) -> str:
     parts = [result.job.to_text()] if result.job is not None else [report.to_text() for report in result.reports]
     if not parts:
-        parts = [f"no reports in {result.notebook}: add --execute to run it"]
+        parts = [f"no reports in {result.notebook}: --execute runs it with every cell explained"]
     if verdict is not None:
         parts.append("\n".join(verdict_lines(verdict, redacted=redacted)))
     return "\n\n".join(parts)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from jupyter_graphbreak.commands.exit_statuses import UNREADABLE, FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, UNREADABLE, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import CommandResult
 from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
 
@@ -22,8 +22,8 @@ from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_opti
 def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared: Any) -> int:
     """Show the reports in the outputs of the notebook PATH.
 
-    With --execute, a copy of the notebook is run first, up to the first cell that raises; in this case the exit status
-    is 1. The file stays unchanged.
+    With --execute, a copy of the notebook is run first. If a cell raises or the kernel dies, the run ends there, and
+    the exit status is 1. The file stays unchanged.
     """
     from jupyter_graphbreak.api.saved import explain_notebook, read_notebook
     from jupyter_graphbreak.notebook_files import UnreadableNotebook
@@ -49,7 +49,7 @@ def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared
         raise FileProblem(str(problem)) from None
     status = gate.finish(CommandResult(reports, notebook=path.as_posix()))
     if error is not None:
-        print_message(f"a cell raised {error}" if not shared["redact"] else "a cell raised")
+        print_message("the notebook ended early" if shared["redact"] else f"the notebook ended early: {error}")
     for warning in problems:
         print_message("some reports cannot be read" if shared["redact"] else str(warning.message))
-    return 1 if error is not None else status or (UNREADABLE if problems else 0)
+    return FAILED if error is not None else status or (UNREADABLE if problems else FINE)

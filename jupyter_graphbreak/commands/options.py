@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from msgspec.structs import replace
 
-from jupyter_graphbreak.commands.exit_statuses import FileProblem, print_message
+from jupyter_graphbreak.commands.exit_statuses import FAILED, FINE, FileProblem, print_message
 from jupyter_graphbreak.commands.formats import FORMATS, CommandResult, render, verdict_lines
 from jupyter_graphbreak.gate.baseline import Baseline, MalformedBaseline, baseline_of, load_baseline, save_baseline
 from jupyter_graphbreak.gate.verdict import COMPILE_SOMETHING, judge, nothing_compiled
@@ -45,7 +45,7 @@ def shared_options(command: _Command) -> _Command:
 
 
 def format_option(formats: tuple[str, ...]) -> Callable[[_Command], _Command]:
-    """Return the option that chooses a format."""
+    """Return a decorator that adds the option for the format of the output."""
     return click.option(
         "--format",
         "form",
@@ -74,7 +74,7 @@ class Gate:
     Raises
     ------
     UsageError
-        If no baseline is given to write, or if its folder is missing.
+        If there is no baseline for ``--update-baseline`` to write, or if the folder of the baseline is missing.
     FileProblem
         If the baseline is missing or cannot be read. An unreadable baseline is not rewritten either.
     """
@@ -102,13 +102,14 @@ class Gate:
     def finish(self, result: CommandResult) -> int:
         """Print the result and the gate's decision; return the exit status."""
         shared = self._shared
-        is_gate_active = self._baseline is not None and not shared.update_baseline
-        verdict = judge(self._baseline, result.reports) if self._baseline is not None and is_gate_active else None
+        verdict = None
+        if self._baseline is not None and not shared.update_baseline:
+            verdict = judge(self._baseline, result.reports)
         click.echo(render(result, shared.form, verdict, redacted=shared.redact).encode(errors="backslashreplace"))
         if shared.update_baseline and shared.baseline is not None:
             if nothing_compiled(result.reports):
                 print_message(f"{shared.baseline} was not written: nothing was compiled; {COMPILE_SOMETHING}")
-                return 1
+                return FAILED
             try:
                 max_recompiles = self._baseline.max_recompiles if self._baseline is not None else 0
                 save_baseline(shared.baseline, replace(baseline_of(result.reports), max_recompiles=max_recompiles))
@@ -117,7 +118,7 @@ class Gate:
             print_message(f"wrote {shared.baseline}")
         if verdict is not None and shared.form not in {"text", "markdown"}:
             click.echo("\n".join(verdict_lines(verdict, redacted=shared.redact)), err=True)
-        return 0 if verdict is None or verdict.passed else 1
+        return FINE if verdict is None or verdict.passed else FAILED
 
 
 def _failure_reason(error: OSError | ValueError) -> str:

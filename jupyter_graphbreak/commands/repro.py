@@ -1,4 +1,4 @@
-"""``graphbreak repro``: run a Python program, and write a standalone script that shows one of its breaks."""
+"""``graphbreak repro``: run a Python program, and write a standalone script that shows one of the report's findings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_graphbreak.commands.script import ProgramCommand, program_of, run_p
 @click.option("--issue", is_flag=True, help="Print the text for PyTorch's bug report form instead of the script.")
 @click.option("--redact", is_flag=True, help="Replace the names and texts of the program.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
-@click.option("--seconds", type=float, metavar="N", help="The time limit after the program ends; by default 90.")
+@click.option("--seconds", type=float, metavar="N", help="The time limit for finding the script; by default 90.")
 @click.pass_context
 def repro_command(
     context: click.Context,
@@ -50,7 +50,7 @@ def repro_command(
         run.check(seconds)
     idents = idents_of(run.report)
     if ident is None and not idents:
-        print_message("nothing to reproduce: no break, recompile or error was seen")
+        print_message("nothing to reproduce: the report has no break, recompile or error")
         return FAILED
     try:
         script = run.reproducer(ident or idents[0], redacted=redact, seconds=seconds)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from msgspec.structs import replace
 
+from jupyter_graphbreak.commands.exit_statuses import FAILED, INTERRUPTED
 from jupyter_graphbreak.commands.formats import CommandResult, result_of_job
 from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_options
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.api.watching import Run
     from jupyter_graphbreak.results import Job, Report
-
-_INTERRUPT_STATUS = 130
 
 
 class ProgramCommand(click.Command):
@@ -88,7 +87,7 @@ def script_command(
         program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
     )
     if run is None:
-        return status or 1
+        return status or FAILED
 
     report = _rerun(run, reruns) if any(reruns) else run.report
     gate_status = gate.finish(
@@ -151,7 +150,7 @@ def program_of(context: click.Context) -> RequestedProgram:
 def run_program(
     program: RequestedProgram, *, compiles: bool, to_stderr: bool, **options: Any
 ) -> tuple[Run | None, int]:
-    """Run a program as Python would; return the watched run, and the program's exit status.
+    """Run a program as Python would; return the watched run, ``None`` if it did not start, and the exit status.
 
     Parameters
     ----------
@@ -161,7 +160,16 @@ def run_program(
         Whether the program's output goes to stderr.
     **options
         The options of :func:`jupyter_graphbreak.capture`.
+
+    Raises
+    ------
+    TorchUnavailable
+        If PyTorch is missing or too old.
     """
+    from jupyter_graphbreak._torch_compat.version import require_torch
+
+    require_torch()  # before the next import, which needs torch
+
     from jupyter_graphbreak.api.watching import capture
 
     status = 0
@@ -177,11 +185,11 @@ def run_program(
         except SystemExit as end:
             status = _exit_status(end.code)
         except KeyboardInterrupt:
-            status = _INTERRUPT_STATUS
+            status = INTERRUPTED
         except Exception as error:  # noqa: BLE001 - any error of the program
             program_traceback = _program_traceback(error)
             sys.excepthook(type(error), error.with_traceback(program_traceback), program_traceback)
-            status = 1
+            status = FAILED
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
     return run, status
@@ -197,7 +205,7 @@ def _run_as_main(path: str, module: str | None, *, compiles_calls: bool) -> None
     path : str
         The file; not used for a module.
     compiles_calls : bool
-        Whether to route the program's calls, so that the called modules and functions can be compiled.
+        Whether to rewrite the program's calls, so that the called modules and functions can be compiled.
     """
     spec = _spec_of(module) if module is not None else None
     filename = str(spec.origin) if spec is not None else path
@@ -264,7 +272,7 @@ def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
 
 
 def _rerun(run: Run, reruns: RerunOptions) -> Report:
-    """Run a finished program's functions again on copies, hide their output, and return the program's report."""
+    """Run a finished program's compiled functions again on copies, without their output; return the extended report."""
     from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 
     report = run.report

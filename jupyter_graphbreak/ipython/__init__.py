@@ -1,5 +1,5 @@
 """The IPython interface: ``%%compile_explain`` and ``%compile_explain``.
 
 In: a cell or a line, and options. Out: the cell's own result, and one output that shows the report.
-May import everything below; nothing imports it.
+May import everything below; only the package's own ``__init__`` imports it, when the extension is loaded.
 """

@@ -39,21 +39,27 @@ class FrontendComparison:
         self._backend = options.backend or "eager"
 
     def compare_last_call(self, tree: ast.AST, effects: RunEffects | None) -> Frontends:
-        """Compare the front ends on the function that a cell called last; its arguments are evaluated again, on copies.
+        """Compare the front ends on the user's function that a cell called last.
+
+        The arguments are evaluated again, without changing the user's objects.
 
         Parameters
         ----------
         tree : ast.AST
-            The module of the cell.
+            The cell's syntax tree.
 
         Raises
         ------
         UsageError
-            If the cell calls no function of its own, or if evaluating the arguments again would have a side effect.
+            If the cell calls none of the user's functions, or changes their arguments afterwards, or if evaluating the
+            arguments again would have a side effect.
         """
-        calls = calls_of_last_function(tree, self._is_own_function)
+        calls = calls_of_last_function(tree, self._is_users_function)
         if not calls:
-            raise UsageError(f"--frontends: the cell calls no function of its own; {HOW_TO_COMPARE}")
+            raise UsageError(
+                "--frontends: the cell calls none of your own functions, or changes their arguments afterwards; "
+                f"{HOW_TO_COMPARE}"
+            )
         evaluated = [self._evaluate_again(call) for call in calls]
         return self._compare(evaluated[0][0], _as_arguments(evaluated), effects)
 
@@ -102,7 +108,7 @@ class FrontendComparison:
             ) from None
         return function, list(args), kwargs
 
-    def _is_own_function(self, expression: ast.expr) -> bool:
+    def _is_users_function(self, expression: ast.expr) -> bool:
         from jupyter_graphbreak._torch_compat.compiled import compiled_callable
         from jupyter_graphbreak.recording.targets import is_user_written
 
@@ -136,13 +142,14 @@ def evaluate(call: ast.Call, namespace: dict[str, Any]) -> EvaluatedCall:
 def calls_of_last_function(tree: ast.AST, is_function: Callable[[ast.expr], bool]) -> list[ast.Call]:
     """Return the calls, in order, of the function that the top level of a cell calls last.
 
-    Calls are omitted if the cell assigns to their arguments in the same statement or later, because the arguments then
-    have different values after the cell.
+    Only the cell's own assignments and expressions count, not those in blocks such as loops. Calls are omitted if the
+    cell assigns to their arguments in the same statement or later, because the arguments then have different values
+    after the cell.
 
     Parameters
     ----------
     tree : ast.AST
-        The module of the cell.
+        The cell's syntax tree.
     is_function : callable
         Returns whether an expression refers to a function of interest. Other calls are searched for nested ones.
     """

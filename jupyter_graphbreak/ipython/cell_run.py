@@ -88,19 +88,19 @@ class CellRuns:
     # IPython calls these before and after a cell, through with_fallback.
 
     def read_request(self, _: ExecutionInfo) -> None:
-        """Store the request of a cell, or count a cell that the observed one runs: ``pre_run_cell``."""
+        """At ``pre_run_cell``, store the request of the cell, or count it if the observed cell runs it."""
         if self._observation is not None:
             self._inner_cells += 1
         else:
             self._request = read_explain_request(self._cells.request())
 
     def pop_request(self) -> ExplainRequest | None:
-        """Return the request of the cell that is about to run, once."""
+        """Return and forget the request of the cell that is about to run."""
         request, self._request = self._request, None
         return request
 
     def end(self, result: ExecutionResult | None) -> None:
-        """End the observation of the cell: ``post_run_cell``."""
+        """At ``post_run_cell``, end the observation of the cell."""
         self._request = None  # a request may be left from a cell that could not be parsed
         if self._inner_cells and result is not None:  # a cell that the observed one ran, for example with %%capture
             self._inner_cells -= 1
@@ -155,7 +155,7 @@ class CellRuns:
         self,
         options: Options,
         plan: Plan,
-        reason: str,
+        cell_magic: str,
         filename: str,
         *,
         only_torch: bool = False,
@@ -167,10 +167,10 @@ class CellRuns:
         ----------
         plan : str
             How the cell is run.
-        reason : str
-            The reason why it is not compiled, if it is not.
+        cell_magic : str
+            A magic that runs the cell's code, such as ``%%time``; empty if there is none.
         filename : str
-            The file name of its code object.
+            The file name of the cell's code object.
         only_torch : bool
             Whether to show a report only if the cell uses PyTorch.
         edited : sequence of tuple
@@ -201,7 +201,7 @@ class CellRuns:
             if options.frontends:
                 comparison = calls.FrontendComparison(self._shell, self._cells, options)
                 observation.compare = lambda effects: comparison.compare_last_call(tree, effects)
-            _note_plan(observation, plan, reason)
+            _note_plan(observation, plan, cell_magic)
             self._tree, self._top_level = tree, tree if plan == "calls" else None
             if plan in {"calls", "function"}:
                 observation.compile_calls()
@@ -214,7 +214,7 @@ class CellRuns:
         name : str
             The name of the function in the notebook.
         names : sequence of str or None
-            The names that the cell binds, if it can run again.
+            The names that the cell binds; ``None`` if it cannot run again.
         """
         with faults.suppress_faults("preparing to run the cell again"):
             self._initial_state = _InitialState.of(self._shell.user_ns, names) if names is not None else None
@@ -227,7 +227,8 @@ class CellRuns:
     def begin_repeat(self, error: Exception) -> bool:
         """Restore what the cell's function may have changed, and return whether the cell should run again unchanged.
 
-        A graph binds the cell's names only when it has run. If it raised an error, a plain run has bound some of them.
+        A graph binds the cell's names only when it has run. If the graph raised an error, a run without the compiler
+        would have bound those above the error.
         """
         from jupyter_graphbreak.compiling.tracebacks import is_raised_in_graph
 
@@ -290,13 +291,13 @@ class CellRuns:
         return replace(report, changes=previous_report.diff(report)) if previous_report is not None else report
 
     def _keep_remedies(self, observation: Observation) -> None:
-        """Keep the trials: if they were interrupted, the next run of the cell continues them."""
+        """Keep the remedies: if the trials were interrupted, the next run of the cell begins with the untried ones."""
         report = self._last_reports.get(observation.cell_id or "")
         if report is not None and observation.remedies is not None:
             self._last_reports[observation.cell_id or ""] = replace(report, remedies=observation.remedies)
 
 
-def _note_plan(observation: Observation, plan: Plan, reason: str) -> None:
+def _note_plan(observation: Observation, plan: Plan, cell_magic: str) -> None:
     """Note how the cell is run, and which options have no effect."""
     match plan:
         case "unchanged":
@@ -306,15 +307,13 @@ def _note_plan(observation: Observation, plan: Plan, reason: str) -> None:
         case "nothing":
             note = "There was nothing to compile: the cell only imports, defines or runs commands."
             observation.note("info", note)
-        case "calls" if reason:
-            note = f"{reason} runs the cell's code: only the modules that it calls in this process were compiled."
+        case "calls" if cell_magic:
+            note = f"{cell_magic} runs the cell's code: only the modules that it calls in this process were compiled."
             observation.note("info", note)
-        case "calls":
-            pass
 
 
 def _is_about_torch(plan: Plan, report: Report) -> bool:
-    """Return whether a cell that was run according to a plan used PyTorch."""
+    """Return whether a cell used PyTorch; a cell that compiles something itself must have used the compiler."""
     if plan == "unchanged":
         return _has_dynamo_events(report)
     return _involves_tensors(report) or any(note.message.startswith(_NOTE_ON_LINES) for note in report.diagnostics)
@@ -327,7 +326,7 @@ def _has_dynamo_events(report: Report) -> bool:
 
 
 def _involves_tensors(report: Report) -> bool:
-    """Return whether operations were captured or run eagerly, or a break involves a tensor.
+    """Return whether operations were captured, a function was skipped or failed, or a break involves a tensor.
 
     Code that is compiled only for the report breaks at any ``print``, which is irrelevant without tensors.
     """

@@ -68,7 +68,7 @@ def unload(shell: InteractiveShell) -> None:
 def _begin(
     line: str,
     plan: Plan,
-    reason: str,
+    cell_magic: str,
     only_torch: bool,  # noqa: FBT001 - rewritten cells pass it by position
     edited: tuple[tuple[str, str], ...] = (),
 ) -> None:
@@ -76,11 +76,11 @@ def _begin(
     filename = sys._getframe(2).f_code.co_filename  # noqa: SLF001 - the cell's frame, above the shielding one
     magic = _loaded_magic()
     options = read_options(magic.parser, line)
-    magic.runs.begin(options, plan, reason, filename, only_torch=only_torch, edited=edited)
+    magic.runs.begin(options, plan, cell_magic, filename, only_torch=only_torch, edited=edited)
 
 
 def _cell_caller(name: str, bound: tuple[str, ...] | None = None) -> Callable[[], Any]:
-    """Return a function that calls the observed cell's function, compiled."""
+    """Return a function that calls the observed cell's function, compiled if possible."""
     return _loaded_magic().runs.cell_caller(name, bound)
 
 
@@ -213,7 +213,7 @@ class CompileExplain(Magics):
         "-b", "--backend", default=None, metavar="NAME",
         help="The backend for everything that is compiled while the cell runs, including its own torch.compile calls. "
         "By default, these keep their backends and the magic compiles with eager, which has the same graphs and "
-        "breaks but no code generation.",
+        "breaks but no code generation; with --mode, --cost or --check, it compiles with inductor.",
     )  # fmt: skip
     @argument("--fullgraph", action="store_true", help="Compile with fullgraph=True: a break is an error.")
     @argument(
@@ -241,7 +241,8 @@ class CompileExplain(Magics):
         "--try",
         dest="remedies",
         action="store_true",
-        help="Try to remove each break: changes of code and settings, run on copies and compared with the original.",
+        help="Try to remove breaks and recompiles: changes of code and settings, run on copies and compared with the "
+        "original.",
     )
     @argument(
         "--patch", default=None, metavar="PATH",
@@ -321,10 +322,12 @@ class CompileExplain(Magics):
 def explain_line(shell: InteractiveShell, cells: CellTexts, options: Options, live: LiveOutputs) -> Any:
     """Compile the function of a call, make the call and explain what happened; return the result.
 
+    With ``--log``, explain a log instead, and return ``None``.
+
     Raises
     ------
     UsageError
-        If the line is not a call.
+        If the line is not a call, or if the log cannot be read.
     """
     if options.log is not None:
         _explain_log(shell, options, options.log)

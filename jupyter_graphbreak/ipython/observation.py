@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from IPython.display import display
 from msgspec.structs import replace
 
-from jupyter_graphbreak.faults import internal_error, sentence_case, suppress_faults
+from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.ipython.output import Output
 from jupyter_graphbreak.ipython.progress import Progress, ProgressMeter
 from jupyter_graphbreak.recording.exit_stack import GuardedExitStack, deferred_interrupts
@@ -62,7 +62,7 @@ class Observation:
     Parameters
     ----------
     cells : CellTexts
-        The cells by the file names of code.
+        Finds cells by the file names of code objects.
     named_objects : dict
         The objects of the notebook to which the code refers.
     live : LiveOutputs
@@ -105,7 +105,7 @@ class Observation:
         self._shell = shell
         #: The named objects that are compiled; weak references, so that objects that the code deletes are freed.
         self._compiled_objects: dict[str, weakref.ref[Any]] = {}
-        self._faults: list[Diagnostic] = []
+        self._notes: list[Diagnostic] = []
         self._exit_stack = GuardedExitStack(self.note_fault)
         self._output: Output | None = None
         self._folder: Path | None = None
@@ -143,7 +143,7 @@ class Observation:
             self._output = Output(self._shell, waits_for_graph=self.worth_showing is not None)
             problem = exit_stack.enter("showing the live view", self._output.opened, None)
             if problem is not None:
-                self._faults.append(Diagnostic("warning", problem))
+                self._notes.append(Diagnostic("warning", problem))
         with suppress_faults("discarding earlier compiled code", self.note_fault):
             if self.options.fresh:
                 forget_everything()
@@ -152,7 +152,7 @@ class Observation:
                 name: weakref.ref(value) for name, value in named_objects.items() if is_compiled(value)
             }
         meter = None
-        if self._output is not None and self._output.live:
+        if self._output is not None and self._output.is_updatable:
             show = self._output.show_progress
             meter = exit_stack.enter("showing progress", lambda: ProgressMeter(show), None)
         count = meter.count if meter is not None else None
@@ -213,13 +213,13 @@ class Observation:
 
     def note(self, level: Any, message: str) -> None:
         """Add a sentence for the report's diagnostics."""
-        self._faults.append(Diagnostic(level, message))
+        self._notes.append(Diagnostic(level, message))
 
     def note_fault(self, activity: str, fault: Exception) -> None:
         """Note an internal error."""
         diagnostic = Diagnostic("error", internal_error(activity, fault))
-        if diagnostic not in self._faults:
-            self._faults.append(diagnostic)
+        if diagnostic not in self._notes:
+            self._notes.append(diagnostic)
 
     def ignore_compile_options(self, reason: str) -> None:
         """Warn that options for the code that the magic compiles had no effect."""
@@ -230,7 +230,7 @@ class Observation:
     def close(self, error: BaseException | None, finish: Callable[[Report], Report] = lambda report: report) -> None:
         """Stop watching, then create, store and show the report; an internal error is reported, never raised.
 
-        An interrupt is deferred until the report is shown; then the run is not repeated.
+        An interrupt while watching ends is deferred until the report is shown, and the run is not repeated.
 
         Parameters
         ----------
@@ -283,21 +283,21 @@ class Observation:
                 self._shell.user_ns[self.options.output] = report if job is None else job
             if self._output is not None:
                 if job is not None or self._is_worth_showing(report):
-                    self._output.close(report, self._faults, job)
+                    self._output.close(report, self._notes, job)
                     self._live.add(self._output, self.cell_id)
                 else:
                     self._output.clear()
             elif self.options.output is None:
-                for fault in self._faults:
-                    if fault.level == "error":
-                        print(f"compile_explain: {fault.message}", file=sys.stderr)  # noqa: T201
+                for note in self._notes:
+                    if note.level == "error":
+                        print(f"compile_explain: {note.message}", file=sys.stderr)  # noqa: T201
 
     def report_failure(self, activity: str, fault: Exception) -> None:
         """Note an error that prevents a report, and show the error instead."""
         self.note_fault(activity, fault)
         if self._output is not None:
-            report = replace(self._empty_report(None), diagnostics=list(self._faults))
-            self._output.close(report, self._faults)
+            report = replace(self._empty_report(None), diagnostics=list(self._notes))
+            self._output.close(report, self._notes)
 
     def _is_worth_showing(self, report: Report) -> bool:
         with suppress_faults("deciding whether there is anything to show", self.note_fault):
@@ -332,7 +332,7 @@ class Observation:
             self._children = processes_in(self._folder, self._cells.find)
 
     def _run_again(self, report: Report, files: dict[str, str], kept: KeptRun) -> Report:
-        """Rerun entries on copies, with their output hidden, and return the report with the results."""
+        """Rerun the kept entries on copies, with their output hidden, and return the report with the results."""
         from jupyter_graphbreak._torch_compat.default_device import default_device
         from jupyter_graphbreak.api.rerun import Rerun
         from jupyter_graphbreak.experiments.remedies.own_edits import EditedCells
@@ -346,11 +346,11 @@ class Observation:
             rerun.try_remedies,
             compile_text=compile_text,
             also=own_edits,
-            first_breaks=self._breaks_not_reached_before(report),
+            first_breaks=self._breaks_left_untried(report),
         )
         look_at_values = functools.partial(rerun.look_at_values, self.options.at or [])
         steps: list[tuple[bool, str, Callable[..., Report]]] = [
-            (self.options.tries, "trying remedies", try_remedies),
+            (self.options.tries_changes, "trying remedies", try_remedies),
             (self.options.cost, "measuring", rerun.measure),
             (self.options.check, "checking", rerun.check),
             (self.options.looks_at_values, "recording values", look_at_values),
@@ -364,20 +364,18 @@ class Observation:
                 self._phase = activity.split()[0]
                 self._phase_end = time.perf_counter() + seconds
                 self._show_status("")
-                fault_count = len(self._faults)
+                note_count = len(self._notes)
                 try:
                     with suppress_faults(activity, self.note_fault), default_device(self._device), _silence():
                         step(seconds=seconds)
                 except KeyboardInterrupt:
-                    self.note("warning", f"{sentence_case(activity)} was interrupted.")
-                rerun.report = replace(
-                    rerun.report, diagnostics=[*rerun.report.diagnostics, *self._faults[fault_count:]]
-                )
+                    self.note("warning", f"{activity.capitalize()} was interrupted.")
+                rerun.report = replace(rerun.report, diagnostics=[*rerun.report.diagnostics, *self._notes[note_count:]])
         self._rerun = rerun
         return rerun.report
 
-    def _breaks_not_reached_before(self, report: Report) -> list[str]:
-        """Return the breaks that the previous run of the cell did not reach, because its trials were interrupted."""
+    def _breaks_left_untried(self, report: Report) -> list[str]:
+        """Return the ids of the breaks for which the previous run of the cell tried no remedy when interrupted."""
         from jupyter_graphbreak.analysis.matching import same_breaks
         from jupyter_graphbreak.report.remedies import INTERRUPTED
 
@@ -388,8 +386,8 @@ class Observation:
         return [now for before, now in same_breaks(self.previous, report).items() if before in untried]
 
     def _show_status(self, activity: str) -> None:
-        """Show the current activity in place of the report."""
-        if self._output is not None and self._output.live:
+        """Show the current activity above the preview of the report."""
+        if self._output is not None and self._output.is_updatable:
             now = time.perf_counter()
             left_s = max(0.0, self._phase_end - now)
             activity = activity.replace("`", "")
@@ -406,10 +404,10 @@ class Observation:
                 report, files = report_of(self.recording)
         if report is None:
             report = self._empty_report(error)
-        report = replace(report, diagnostics=[*report.diagnostics, *self._faults])
+        report = replace(report, diagnostics=[*report.diagnostics, *self._notes])
         with suppress_faults("comparing with the previous run", self.note_fault):
             return finish(report), files
-        return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), files
+        return replace(report, diagnostics=[*report.diagnostics, self._notes[-1]]), files
 
     def _with_job(self, report: Report) -> tuple[Report, Job | None]:
         """Return the report, and the job of the kernel with the processes that the cell started, if any."""
@@ -417,7 +415,7 @@ class Observation:
 
         with suppress_faults("joining the reports of several processes", self.note_fault):
             return report, job_of(report, self._children) if self._children is not None else None
-        return replace(report, diagnostics=[*report.diagnostics, self._faults[-1]]), None
+        return replace(report, diagnostics=[*report.diagnostics, self._notes[-1]]), None
 
     def _show_failed_start(self, error: BaseException) -> None:
         """Undo everything, and show that the run could not begin."""
@@ -426,8 +424,8 @@ class Observation:
             if isinstance(error, Exception) and not isinstance(error, UsageError):
                 self.note_fault("starting to watch", error)
             if self._output is not None:
-                report = replace(self._empty_report(error), diagnostics=list(self._faults))
-                self._output.close(report, self._faults)
+                report = replace(self._empty_report(error), diagnostics=list(self._notes))
+                self._output.close(report, self._notes)
 
     def _empty_report(self, error: BaseException | None) -> Report:
         """Return a report with only the status of the run."""
@@ -439,7 +437,7 @@ class Observation:
         """Compare the front ends, if the run succeeded, and show the table above the report."""
         from jupyter_graphbreak._torch_compat.default_device import default_device
 
-        fault_count = len(self._faults)
+        note_count = len(self._notes)
         try:
             with suppress_faults("comparing the front ends", self.note_fault, reraised=(UsageError,)):
                 if report.status == "ok" and self.compare is not None:
@@ -453,7 +451,7 @@ class Observation:
             print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201 - the cell has run
         finally:
             if not self.options.quiet:
-                display(replace(report, diagnostics=[*report.diagnostics, *self._faults[fault_count:]]))
+                display(replace(report, diagnostics=[*report.diagnostics, *self._notes[note_count:]]))
 
     def _note_not_compiled_again(self) -> None:
         from jupyter_graphbreak.recording.targets import names_not_compiled_again

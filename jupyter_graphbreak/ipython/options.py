@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True):
     processes : bool
         Whether to also watch the processes that the cell starts.
     remedies : bool
-        Whether to try changes that remove the breaks.
+        Whether to try changes that remove breaks and recompiles.
     patch : str or None
         The path of a unified diff that is also tried.
     cost : bool
@@ -102,7 +102,7 @@ class Options(msgspec.Struct, frozen=True):
     @property
     def runs_again(self) -> bool:
         """Whether to run compiled code again on copies."""
-        return self.tries or self.cost or self.check or self.looks_at_values or self.repro
+        return self.tries_changes or self.cost or self.check or self.looks_at_values or self.repro
 
     @property
     def looks_at_values(self) -> bool:
@@ -110,8 +110,8 @@ class Options(msgspec.Struct, frozen=True):
         return self.values or bool(self.at)
 
     @property
-    def tries(self) -> bool:
-        """Whether to try changes that remove breaks."""
+    def tries_changes(self) -> bool:
+        """Whether to try changes: ours or the user's patch."""
         return self.remedies or self.patch is not None
 
     def given_compile_options(self) -> list[str]:
@@ -185,7 +185,7 @@ def choose_device(requested: str, cuda: CudaDevices, values: Mapping[str, Any]) 
     Raises
     ------
     ValueError
-        If the device does not exist; the message lists the existing devices.
+        If the device is unknown or does not exist.
     """
     if not _DEVICE_PATTERN.fullmatch(requested):
         raise ValueError(f"unknown device {requested!r}: use auto, cpu, cuda or cuda:N")

@@ -40,7 +40,7 @@ class Output:
     """
 
     def __init__(self, shell: InteractiveShell, *, waits_for_graph: bool = False) -> None:
-        self.live = hasattr(shell, "kernel") and not _is_console()
+        self.is_updatable = hasattr(shell, "kernel") and not _is_console()
         self._waits_for_graph = waits_for_graph
         self._shell = shell
         self._id = uuid.uuid4().hex
@@ -51,7 +51,7 @@ class Output:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[str | None]:
-        """Show that the run has started, and notice if the cell clears its outputs before the context ends.
+        """Show that the run has started, unless the output waits, and notice if the cell clears its outputs meanwhile.
 
         Yields
         ------
@@ -59,11 +59,11 @@ class Output:
             The reason if nothing can be shown during the run; the cell runs anyway.
         """
         problem = None
-        if self.live and not self._waits_for_graph:
+        if self.is_updatable and not self._waits_for_graph:
             try:
                 self._show_running()
             except Exception as fault:  # noqa: BLE001 - a front end or a broken installation may raise anything
-                self.live, self._is_shown, self._widget = False, False, None
+                self.is_updatable, self._is_shown, self._widget = False, False, None
                 problem = f"The live view is not available ({type(fault).__name__}: {fault})."
         with self._watch_for_clears():
             yield problem
@@ -76,7 +76,7 @@ class Output:
         would clear what the cell has printed.
         """
         session = getattr(self._shell.display_pub, "session", None)
-        if not self.live or session is None:
+        if not self.is_updatable or session is None:
             yield
             return
         send: Callable[..., Any] = session.send
@@ -118,25 +118,25 @@ class Output:
 
     def show_progress(self, progress: Progress) -> None:
         """Show the progress of the run."""
-        if self._widget is None and self.live and progress.graphs:
+        if self._widget is None and self.is_updatable and progress.graphs:
             self._show_running()
         if self._widget is not None:
             self._widget.show_progress(progress)
 
     def preview(self, report: Report) -> None:
         """Show a report while the run is repeated to complete it, if the output can be updated."""
-        if self._widget is None and self.live:
+        if self._widget is None and self.is_updatable:
             self._show_running()
         if self._widget is not None:
             self._widget.preview(report)
 
-    def close(self, report: Report, faults: list[Diagnostic], job: Job | None = None) -> None:
+    def close(self, report: Report, notes: list[Diagnostic], job: Job | None = None) -> None:
         """Show the report, or as much of it as possible if a view fails.
 
         Parameters
         ----------
-        faults : list of Diagnostic
-            The internal errors so far.
+        notes : list of Diagnostic
+            The notes on the run, internal errors among them.
         job : Job or None
             The job to show instead of the report, if the cell started other processes.
         """
@@ -144,7 +144,7 @@ class Output:
         try:
             from jupyter_graphbreak.views.html.bundle import mime_bundle
 
-            if self._widget is None and self.live:
+            if self._widget is None and self.is_updatable:
                 from jupyter_graphbreak.views.html.widget import ReportWidget
 
                 self._widget = ReportWidget()
@@ -154,9 +154,7 @@ class Output:
             if job is not None:
                 bundle = {MIME_TYPE: bundle[MIME_TYPE]} | job._repr_mimebundle_()
         except Exception as fault:  # noqa: BLE001 - the user's cell has run and must not fail
-            bundle = _fallback_bundle(
-                report, [*(noted.message for noted in faults), f"{type(fault).__name__}: {fault}"]
-            )
+            bundle = _fallback_bundle(report, [*(note.message for note in notes), f"{type(fault).__name__}: {fault}"])
         with suppress_faults("showing the report"):
             _show(update_display if self._is_shown else display, bundle, self._id)
 

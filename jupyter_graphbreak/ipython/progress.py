@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.records.records import Record
 
-#: Seconds between two updates: often enough to look alive, rarely enough to cost nothing.
+#: Seconds between two updates: often enough to look alive, rarely enough to cost little.
 INTERVAL_S = 0.8
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The state of a run: the activity, its function, counts, the seconds since the start, and the seconds left."""
+    """The state of a run: the activity, what it works on, counts, the seconds since the start, and the seconds left."""
 
     phase: str
+    #: The function that is compiled, or the current step of a rerun.
     function: str | None
     frames: int
     graphs: int
@@ -64,7 +65,7 @@ class ProgressMeter:
         self._thread.join()
 
     def count(self, record: Record) -> None:
-        """Count a record."""
+        """Update the counts and the current function."""
         match record.kind:
             case "dynamo_start":
                 self._frames += 1

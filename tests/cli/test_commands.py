@@ -191,6 +191,27 @@ def test_misuse_and_unreadable_files_are_reported_in_one_line(
     assert {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+@pytest.mark.parametrize(
+    ("torch", "message"),
+    [
+        ("raise ImportError('no libcuda')", "PyTorch is not installed here (no libcuda): pip install 'torch>=2.9'"),
+        ("__version__ = '2.8.1'", "PyTorch 2.8.1 is too old, 2.9 is needed: pip install -U 'torch>=2.9'"),
+    ],
+    ids=["missing", "old"],
+)
+@pytest.mark.parametrize("arguments", [["script", "train.py"], ["checkpoint", "train.py", "-o", "new"]], ids=" ".join)
+def test_a_missing_pytorch_is_reported_in_one_line(
+    tmp_path: Path, arguments: list[str], torch: str, message: str
+) -> None:
+    (tmp_path / "torch.py").write_text(torch)
+    (tmp_path / "train.py").touch()
+    command = [sys.executable, "-m", "jupyter_graphbreak", *arguments]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"graphbreak: {message}\n")
+
+
 def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "broken_reading.py").write_text(
         "import jupyter_graphbreak.api.saved as saved\n"
@@ -415,7 +436,7 @@ def test_a_notebook_is_run_and_stays_unchanged(cli: Cli, tmp_path: Path) -> None
     before = path.read_bytes()
     done = cli("notebook", path.name, "--execute", "--output", "copy.ipynb", "--format", "json")
     assert done.returncode == 1
-    assert "a cell raised ZeroDivisionError: division by zero" in done.stderr
+    assert "the notebook ended early: ZeroDivisionError: division by zero" in done.stderr
     (report,) = [Report.from_dict(data) for data in json.loads(done.stdout)]
     assert [source.name for source in report.sources] == ["Cell In[3]", "Cell In[2]"]
     assert [break_.location.line for break_ in report.breaks if break_.location is not None] == [6]

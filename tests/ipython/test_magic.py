@@ -643,8 +643,8 @@ def test_front_ends_of_a_compiled_function_and_of_a_method(shell: Shell) -> None
     ("cell", "message"),
     [
         ("%%compile_explain --frontends\ny = 1", "the cell calls no function; write the call on a line"),
-        ("%%compile_explain --frontends\nx = abs(-1)", "the cell calls no function of its own"),
-        ("%%compile_explain --frontends\nx = torch.ones(1)\nx = f(x)", "the cell calls no function of its own"),
+        ("%%compile_explain --frontends\nx = abs(-1)", "the cell calls none of your own functions"),
+        ("%%compile_explain --frontends\nx = torch.ones(1)\nx = f(x)", "the cell calls none of your own functions"),
         ("%compile_explain --frontends f", "write f(x)"),
         ("%compile_explain --frontends f(1), abs(1)", "compares one function"),
     ],

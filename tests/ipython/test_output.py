@@ -30,4 +30,4 @@ def test_a_console_gets_the_report_only(monkeypatch: pytest.MonkeyPatch, command
             return command
 
     monkeypatch.setattr(psutil, "Process", Parent)
-    assert Output(Shell()).live is live  # type: ignore[arg-type]
+    assert Output(Shell()).is_updatable is live  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Call a construct twice, uncompiled and compiled, and say in a word whether Dynamo traces it."""
+"""Call a construct uncompiled and compiled, twice each, and describe whether Dynamo traces it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class _Result:
 def outcome(construct: Construct) -> str:
     """Return "traced", the GB id of the first break, the name of an error, or "different result".
 
-    A break that ``fullgraph=True`` captures ends in ", captured by fullgraph". If AOTAutograd, which inductor uses as
-    well, does not keep up with Dynamo, the word ends in ", aot_eager fails" or ", aot_eager differs".
+    If ``fullgraph=True`` captures the code of a break, ", captured by fullgraph" follows. If the backend ``aot_eager``
+    raises for a traced construct or computes a different result, ", aot_eager fails" or ", aot_eager differs" follows.
     """
     expected = _run(construct, lambda function: function)
     if expected.error is not None:

@@ -45,8 +45,8 @@ def find_webkit() -> Path | None:
     return next(Path("/usr").glob("lib*/**/webkit2gtk-4.1/MiniBrowser"), None)
 
 
-def _missing() -> list[list[str]]:
-    """Return the Debian packages of the missing browsers, Chromium first."""
+def _missing_packages() -> list[list[str]]:
+    """Return the Debian packages of the missing browsers, in groups that are installed together, Chromium first."""
     packages = [["chromium"]] if find_browser() is None else []
     others = ["firefox-esr"] if find_firefox() is None else []
     others += ["webkit2gtk-driver", "xvfb"] if find_webkit() is None else []
@@ -68,7 +68,7 @@ def _install(packages: list[list[str]]) -> None:
 
 def main() -> int:
     """Find or install browsers; print how to get Chromium if neither works. The other browsers are optional."""
-    missing = _missing()
+    missing = _missing_packages()
     if missing and shutil.which("apt-get") and os.geteuid() == 0:
         names = ", ".join(chain.from_iterable(missing))
         print(f"installing {names} with apt-get for the browser tests ...", flush=True)

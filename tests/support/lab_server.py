@@ -68,8 +68,9 @@ class Lab:
         Parameters
         ----------
         name : str
+            The name of the file, without ``.ipynb``.
         *cells : str or Report or NotebookNode
-            Code to run, or the report of an earlier run, which becomes the output of its cell.
+            The code of a cell, or the report of an earlier run, which becomes the output of its cell, or a cell.
         """
         notebook = nbformat.v4.new_notebook(
             metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}

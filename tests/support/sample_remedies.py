@@ -202,7 +202,7 @@ def with_checks(report: Report) -> Report:
 
 
 def with_hostile_text(report: Report, text: str) -> Report:
-    """Return a report with the text in every text field of remedies, cost and checks."""
+    """Return a report with remedies, cost, checks and reproducers, all of whose texts contain the given one."""
     spread = Spread(2.0, 1.0, 3.0, 2)
     remedy = Remedy(
         text, ["b1"], text, f"{text} `{text}`", "edit", "works but differs", frames=[text],

@@ -308,7 +308,7 @@ def remedies() -> Report:
 
 
 def cost() -> Report:
-    """Return the same report with the cost."""
+    """Return the report of the cell with two breaks, with remedies and the cost."""
     return with_cost(two_breaks())
 
 

@@ -1,6 +1,6 @@
 """Processes that start with PyTorch and this package loaded: a server loads them, and each process is a fork of it.
 
-Loading PyTorch takes five seconds, most of the time of a kernel or of a command in a test, and this package one.
+Loading PyTorch takes five seconds, and this package one: most of the time of a kernel or of a command in a test.
 ``use_warm_kernels`` creates a kernelspec ``python3`` whose command is this file: it asks the server to fork and acts as
 a proxy for the fork. ``use_warm_commands`` creates commands ``python`` and ``graphbreak`` that do the same, and ``run``
 runs a Python command in a fork. Nothing is compiled before the fork. A process starts
@@ -35,7 +35,7 @@ from typing import Any
 #: The environment variable with which a process loads everything itself.
 COLD = "COLD_START"
 #: Prefixes of the environment variables that are read while loading.
-_READ = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
+_LOADING_PREFIXES = ("TORCH", "PYTHON", "OMP_", "MKL_", "CUDA", "PYTORCH", "LD_", "CXX")
 _MODULES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "ipywidgets", "torch", "torch._dynamo",
     "torch._dynamo.convert_frame", "torch._dynamo.symbolic_convert", "torch._dynamo.backends.registry",
@@ -49,7 +49,7 @@ def use_warm_kernels(folder: Path, environment: dict[str, str]) -> str:
     """Write the kernelspec, and return the folder for ``JUPYTER_PATH``."""
     spec = folder / "kernels" / "python3"
     spec.mkdir(parents=True, exist_ok=True)
-    (folder / "environment.json").write_text(json.dumps(_read_while_loading(environment)))
+    (folder / "environment.json").write_text(json.dumps(_loading_variables(environment)))
     argv = [sys.executable, str(Path(__file__).resolve()), "--kernel", str(folder), "-f", "{connection_file}"]
     kernel = {
         "argv": argv,
@@ -82,11 +82,12 @@ def start(folder: Path) -> None:
         subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def _read_while_loading(environment: dict[str, str]) -> dict[str, str]:
+def _loading_variables(environment: dict[str, str]) -> dict[str, str]:
+    # Inductor itself sets TORCHINDUCTOR_CACHE_DIR, and reads it only when it compiles.
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(_READ) and name != "TORCHINDUCTOR_CACHE_DIR"  # set by inductor itself, read when it is used
+        if name.startswith(_LOADING_PREFIXES) and name != "TORCHINDUCTOR_CACHE_DIR"
     }
 
 
@@ -130,13 +131,13 @@ def _is_served(folder: Path, environment: dict[str, str]) -> bool:
     return (
         COLD not in environment
         and (folder / "log").exists()
-        and _read_while_loading(environment) == json.loads(read.read_text())
+        and _loading_variables(environment) == json.loads(read.read_text())
     )
 
 
 def _ask(folder: Path, command: list[str], environment: dict[str, str], cwd: Any, files: list[int]) -> socket.socket:
     """Make the server fork a process whose standard streams are ``files``."""
-    connection = _connected(folder)
+    connection = _connect(folder)
     fields = {"command": command, "environment": environment, "folder": str(cwd), "niceness": os.nice(0)}
     request = json.dumps(fields).encode()
     head = len(request).to_bytes(8, "big")
@@ -150,7 +151,7 @@ def _ask(folder: Path, command: list[str], environment: dict[str, str], cwd: Any
 
 def run_kernel(folder: Path, arguments: list[str]) -> None:
     """Run a kernel in a fork of the server."""
-    # The parent is the server. With 1, a kernel does not wait for its end, and does not print how to connect.
+    # The parent is the server. With this option, a kernel neither waits for its parent's end nor prints how to connect.
     run_proxy(folder, ["-m", "ipykernel_launcher", *arguments], ["--IPKernelApp.parent_handle=1"])
 
 
@@ -183,7 +184,7 @@ def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
     sys.exit(status[0] if status else 1)
 
 
-def _connected(folder: Path) -> socket.socket:
+def _connect(folder: Path) -> socket.socket:
     """Connect to the server, when it is ready."""
     end = time.monotonic() + _START_S
     while time.monotonic() < end:
@@ -231,9 +232,9 @@ def serve(folder: Path) -> None:
     server.bind(_address(folder))
     server.listen(64)
     server.settimeout(5)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only the one who asked waits for a fork
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # only the requesting process waits for a fork
     guards = importlib.import_module("torch._dynamo.guards")
-    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches for an unused time
+    guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined] # flushes caches to measure a time that no test uses
     while os.getppid() == parent:
         try:
             connection, _ = server.accept()
@@ -283,7 +284,7 @@ def _run_here(first: str, *others: str) -> int:
         match first:
             case "-m":
                 sys.argv = [*others]
-                if others[0] == "pytest":  # it warns of plugins that are there before it
+                if others[0] == "pytest":  # it warns about plugins that were imported before it
                     _forget_package()
                 runpy.run_module(others[0], run_name="__main__", alter_sys=True)
             case "-c":
@@ -310,7 +311,7 @@ def _forget_package() -> None:
 
 
 def _handle_signals(connection: socket.socket) -> None:
-    """Receive signals from the one who asked, and exit when it is gone."""
+    """Pass on signals from the requesting process to this process group; kill the group when that process is gone."""
     while True:
         try:
             number = connection.recv(1)

@@ -58,7 +58,7 @@ def _is_command(node: ast.stmt, magic_runs_code: Callable[[str], bool]) -> bool:
 def can_repeat(body: list[ast.stmt]) -> bool:
     """Return whether statements that end in an error can run again from the start.
 
-    They must only compute and bind names, whose earlier values are known, as is the state of random generators.
+    They must only compute and bind names: the earlier values of names and the state of random generators are restored.
     """
     for node in (node for statement in body for node in ast.walk(statement)):
         match node:
@@ -74,7 +74,7 @@ def can_repeat(body: list[ast.stmt]) -> bool:
 def as_function(
     body: list[ast.stmt], place: ast.stmt, call: Callable[[str, list[ast.expr], ast.stmt], ast.Expr]
 ) -> list[ast.stmt]:
-    """Return statements that define a function with the given body, compile it, run it and return its value.
+    """Return statements that define a function with the given body, compile it, run it and end with its value.
 
     The names that the body binds are declared global, so that they stay names of the notebook. A graph binds names when
     it has run: after an error in a graph, the body runs again unchanged, if that is possible.

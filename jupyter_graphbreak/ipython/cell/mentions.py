@@ -29,7 +29,7 @@ def mentioned_objects(tree: ast.AST, namespace: Mapping[str, Any]) -> dict[str, 
 
 
 def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
-    """Return whether code calls a ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
+    """Return whether code mentions a ``compile`` that may be torch's: ``torch.compile``, ``model.compile()``.
 
     ``re.compile`` and the like are recognized by the object or the import with that name.
     """
@@ -58,7 +58,7 @@ def mentions_compile(tree: ast.AST, namespace: Mapping[str, Any]) -> bool:
 
 
 def notes_on_saving(tree: ast.AST, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield notes on a cell that has run, each with the expression that it is about.
+    """Yield the expression of each state that a cell has saved with the prefix ``_orig_mod``, and a note on it.
 
     Parameters
     ----------

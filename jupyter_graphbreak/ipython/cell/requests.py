@@ -18,7 +18,7 @@ class ExplainRequest(msgspec.Struct, frozen=True):
     explain : str
         The options, as in the magic's line.
     only_torch : bool
-        Whether to show no report if the cell runs no tensor operation and calls nothing of PyTorch.
+        Whether to show a report only if the cell uses PyTorch.
     edited : tuple
         The whole texts, before and after, of cells that were edited but not run. They are tried as remedies.
     """

@@ -49,8 +49,8 @@ Plan = Literal["unchanged", "calls", "function", "nothing"]
 def replace_magic_line(lines: list[str]) -> list[str]:
     """Replace the magic's line with a string of the same text; an input transformer of IPython.
 
-    The number of lines does not change, so that code keeps the line numbers of the editor. Another cell magic below is
-    replaced with the call that IPython would create for it.
+    The code below keeps the line numbers of the editor. A different cell magic below is replaced with the call that
+    IPython would create for it.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     match = _MAGIC_LINE.match(lines[first].rstrip("\n")) if first is not None else None
@@ -88,7 +88,7 @@ def is_magic_line(line: str) -> bool:
 class CellRewriter:
     """Replaces the magic's string with the call that begins the observation; an AST transformer of IPython.
 
-    In a cell that compiles nothing itself, calls are routed so that the called functions are compiled; a cell that
+    In a cell that compiles nothing itself, calls are rewritten so that the called functions are compiled; a cell that
     only computes with tensors becomes the body of one function. Errors are not raised, because IPython would remove
     the transformer for the rest of the session.
 
@@ -146,12 +146,12 @@ class CellRewriter:
     def _rewrite(self, node: ast.Module, place: ast.stmt, body: list[ast.stmt], request: ExplainRequest) -> ast.Module:
         plan: Plan = "calls"
         before_observation: list[ast.stmt] = []
-        reason, observed_statements = "", body
+        cell_magic, observed_statements = "", body
         with faults.suppress_faults("planning how to run the cell"):
-            plan, reason, before_observation, observed_statements = self._make_plan(body, place)
+            plan, cell_magic, before_observation, observed_statements = self._make_plan(body, place)
         if plan == "nothing" and request.only_torch:
             return node
-        values = (request.explain, plan, reason, request.only_torch)
+        values = (request.explain, plan, cell_magic, request.only_torch)
         arguments: list[ast.expr] = [ast.Constant(value) for value in values]
         if request.edited:
             pairs: list[ast.expr] = [
@@ -162,7 +162,7 @@ class CellRewriter:
         return ast.Module([*before_observation, begin, *observed_statements], node.type_ignores)
 
     def _make_plan(self, body: list[ast.stmt], place: ast.stmt) -> tuple[Plan, str, list[ast.stmt], list[ast.stmt]]:
-        """Return the plan for a cell, its reason, the statements before the observation, and the observed ones."""
+        """Return the plan for a cell, a magic that runs its code, and the statements before and in the observation."""
         first = count_leading_statements(body)
         magic, text = _find_cell_magic(body)
         if self._uses_compile(ast.Module(body, [])) or ".compile(" in text:

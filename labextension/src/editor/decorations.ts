@@ -175,7 +175,7 @@ class LineNote extends WidgetType {
     );
   }
 
-  /** Clicks on it are handled by the editor. */
+  /** Let the editor handle clicks on the note. */
   override ignoreEvent(): boolean {
     return false;
   }

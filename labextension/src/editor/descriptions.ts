@@ -9,7 +9,7 @@ import type { Row } from '../report/types';
 import { makeElement } from '../view/elements';
 import type { IMark } from './positions';
 
-/** The maximum numbers of breaks of a line, and of the calls on it, that are named beside it; more would cover the line. */
+/** The maximum numbers of breaks on a line, and of breaks to which its calls lead, that are named beside the line. */
 const MAX_BESIDE = 2;
 const MAX_LEADS_TO = 6;
 
@@ -31,7 +31,7 @@ export interface INotePart {
  * The note beside a line.
  *
  * @param mark - The line.
- * @param previous - The marked line above; a note does not repeat its content.
+ * @param previous - The marked line above; the note does not repeat the scope or the eager function of that line.
  */
 export function noteParts(
   mark: IMark,
@@ -47,7 +47,7 @@ export function noteParts(
     text,
     className: 'gb-cut',
     kind: 'break',
-    // Beyond the named breaks, it is the first of those that are not.
+    // The part "+3" selects the first break that is not named.
     id: line.breaks[index]?.break.id ?? ''
   }));
   firstOf(line.leadsTo, MAX_LEADS_TO, breakSign).forEach((sign, index) =>

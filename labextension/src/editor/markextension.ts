@@ -29,7 +29,7 @@ export function markExtension(): Extension {
  * Set the marks of an editor, or remove them.
  *
  * @param view - The editor.
- * @param reported - What reports say about its text, the latest last.
+ * @param reported - What reports say about the editor's text, the latest last.
  * @param selection - What the reader has selected.
  * @param options - Further dependencies of the marks.
  */

@@ -1,7 +1,8 @@
 /**
  * The marks of an editor, as a field of its state.
  *
- * The marks move with the text during edits. A mark is stale while the text of its line differs from the report.
+ * The marks move with the text during edits. A mark is stale while the text of its line differs from the report, and
+ * after the cell has run again without being explained.
  */
 import {
   Annotation,

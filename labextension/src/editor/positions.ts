@@ -17,7 +17,7 @@ export interface IReportedText {
   readonly lines: readonly IReportLine[];
   /** The rows of the report. */
   readonly rows: Rows;
-  /** The position of the report. */
+  /** The cell and the output with the report. */
   readonly run: Pick<ISelection, 'cellId' | 'output'>;
   /** The display name of the run. */
   readonly runName: string;
@@ -100,7 +100,7 @@ export function moveMarks(
     }
     const { from, to, text } = newDoc.lineAt(position);
     const isStale = mark.origin.isStale || text !== mark.line.text;
-    // Decorations at the beginning of a line do not move with the text, and go with the line break before them.
+    // Decorations at the beginning of a line do not move with the text, and vanish with the line break before them.
     const decorated = changes.mapPos(mark.from, -1, MapMode.TrackBefore);
     areUnchanged &&= isStale === mark.isStale && from === decorated;
     return [{ ...mark, from, to, isStale }];

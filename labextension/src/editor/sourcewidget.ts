@@ -66,7 +66,7 @@ export class SourceWidget extends MainAreaWidget<CodeEditorWrapper> {
     this.title.caption = source.path ?? source.name;
     this.title.icon = graphBreakIcon;
     this.title.closable = true;
-    this.toolbar.addItem('about', about(run, source, options.trans));
+    this.toolbar.addItem('about', makeAbout(run, source, options.trans));
     const lineOf = new Map(numbers.map((number, index) => [number, index + 1]));
     const { cellId, output, executionCount } = run;
     const reported: IReportedText = {
@@ -125,7 +125,11 @@ function nameOf(count: number | null, trans: TranslationBundle): string {
   return count === null ? trans.__('a cell') : cellName(count);
 }
 
-function about(run: IRun, source: Source, trans: TranslationBundle): Widget {
+function makeAbout(
+  run: IRun,
+  source: Source,
+  trans: TranslationBundle
+): Widget {
   const widget = new Widget();
   widget.addClass('jp-GraphBreakSource-about');
   widget.node.textContent = trans.__(

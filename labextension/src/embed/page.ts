@@ -1,4 +1,4 @@
-/** The script of a page with reports; every report has its data beside it. */
+/** The script of a page with reports that have their data beside them. */
 import { unpack } from '../report/packed';
 import { addBehaviour } from '../view/view';
 

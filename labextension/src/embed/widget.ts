@@ -1,4 +1,4 @@
-/** The anywidget module: a progress line during the run, then what is known, while changes are tried, then the report. */
+/** The anywidget module: progress during the run, a preview of the report while changes are tried, then the report. */
 import type { RenderProps } from '@anywidget/types';
 
 import type { IReportData } from '../view/link';
@@ -56,7 +56,7 @@ function render({ model, el }: RenderProps<IModel>): () => void {
     showProgress();
     const preview = model.get('_preview');
     if (preview !== '') {
-      // It is only there to be read: the kernel cannot answer yet, and the report will replace it.
+      // The preview is inert: the kernel cannot answer yet, and the report will replace it.
       const box = document.createElement('div');
       box.className = 'gb-preview';
       box.inert = true;

@@ -24,7 +24,7 @@ export interface IExplainOptions {
   warn(message: string): void;
 }
 
-/** Options of the magic for trying remedies. */
+/** The option of the magic that tries remedies. */
 export const TRY_REMEDIES = '--try';
 
 export class Explainer {

@@ -2,10 +2,10 @@
 import type { Kernel } from '@jupyterlab/services';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
-/** The result of loading: null on success, a description of the problem, or '' if the reader interrupted it. */
+/** The result of loading: null on success, a description of the problem, or '' if loading was interrupted. */
 export type LoadResult = string | null;
 
-/** Loads the package into every kernel once. */
+/** Loads the package into a kernel once, and again after a restart or a failure. */
 export class KernelExtension {
   /** @param trans - The language of the reader. */
   constructor(trans: TranslationBundle) {

@@ -22,7 +22,7 @@ interface IPacked {
   processes?: { gzip: string }[];
 }
 
-/** The compressed content of an output: the rest of the markup, and the code of long graphs by their ids. */
+/** The compressed content of an output: the rest of the markup, and the code of graphs by their ids if it is long. */
 interface IUnpacked {
   rest: Rest;
   code?: Record<string, string>;

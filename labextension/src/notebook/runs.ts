@@ -223,7 +223,7 @@ export function areSameRuns(
   );
 }
 
-/** The first line of a cell that is not a magic, a comment or an import. */
+/** The first line of a cell that is not a magic, a comment, a decorator or an import; otherwise its first line. */
 function titleOf(code: string): string {
   const lines = code
     .split('\n')

@@ -126,7 +126,7 @@ export class PanelModel {
     this._sortChosen.emit(sort);
   }
 
-  /** Hide a section, or show them again. */
+  /** Hide a section, or show it again. */
   toggleKind(kind: string): void {
     const hiddenKinds = new Set(this._state.hiddenKinds);
     if (!hiddenKinds.delete(kind)) {

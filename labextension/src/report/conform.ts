@@ -80,7 +80,7 @@ export function conform(data: unknown): Report {
   return conformTo(withFirstBreaks(data), schema, budget, true) as Report;
 }
 
-/** The same for the rows of a report. */
+/** Copy the rows of a report in the same way. */
 export function conformRows(data: unknown): Rows {
   const budget = { left: MAX_ALL_NESTED };
   return conformTo(data, { $ref: '#/$defs/Rows' }, budget, true) as Rows;
@@ -90,28 +90,28 @@ function conformTo(
   data: unknown,
   type: ISchema,
   budget: IBudget,
-  isReport = false
+  isTopLevel = false
 ): unknown {
   if (type.$ref !== undefined) {
     const definition = DEFINITIONS.get(type.$ref)!;
-    return conformTo(data, definition, budget, isReport);
+    return conformTo(data, definition, budget, isTopLevel);
   }
   if (type.anyOf !== undefined) {
     const alternative = type.anyOf.find(option => hasType(data, option));
     if (alternative === undefined) {
       throw new ConformError('');
     }
-    return conformTo(data, alternative, budget, isReport);
+    return conformTo(data, alternative, budget, isTopLevel);
   }
   if (!hasType(data, type)) {
     throw new ConformError('');
   }
   if (Array.isArray(data) && type.items !== undefined) {
-    const limit = isReport ? MAX_PARTS : Math.min(MAX_NESTED, budget.left);
+    const limit = isTopLevel ? MAX_PARTS : Math.min(MAX_NESTED, budget.left);
     return conformItems(data, type.items, budget, limit);
   }
   if (isObject(data) && type.properties !== undefined) {
-    return conformFields(data, type.properties, budget, isReport);
+    return conformFields(data, type.properties, budget, isTopLevel);
   }
   return data;
 }
@@ -150,7 +150,7 @@ function conformFields(
   data: Record<string, unknown>,
   types: Record<string, ISchema>,
   budget: IBudget,
-  isReport: boolean
+  isTopLevel: boolean
 ): Record<string, unknown> {
   let name = '';
   try {
@@ -163,7 +163,7 @@ function conformFields(
         value,
         type,
         budget,
-        isReport && containsList(type)
+        isTopLevel && containsList(type)
       );
     }
     return fields;

@@ -1,8 +1,8 @@
 /**
  * Communication between a report and the application around it.
  *
- * A report has its own script, in JupyterLab as anywhere else, so the two communicate through the page: the report
- * announces itself by an event that bubbles, and the listener keeps its handle.
+ * The script of a widget is not part of the application, so both communicate through the page: a report announces
+ * itself by an event that bubbles, and the listener keeps its handle.
  */
 import type { Rest } from './list';
 

@@ -17,7 +17,7 @@ interface IItem {
 /**
  * The items of a list, whether on the page or not.
  *
- * Items that were never shown stay strings, so only shown items of a long list cost anything.
+ * Items that were never shown stay strings, so they cost little.
  */
 export class List {
   /**

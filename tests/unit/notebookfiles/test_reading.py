@@ -9,7 +9,7 @@ import nbclient
 import pytest
 
 from jupyter_graphbreak.api.saved import read_notebook
-from jupyter_graphbreak.notebook_files import UnreadableNotebook, execute, read_cells, reports_in
+from jupyter_graphbreak.notebook_files import UnreadableNotebook, execute, parse_notebook, reports_in
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from tests.support.sample_reports import two_breaks
 
@@ -74,14 +74,14 @@ def test_an_unreadable_notebook_is_refused_in_one_short_line(tmp_path: Path, con
     path = tmp_path / "a.ipynb"
     path.write_text(content)
     with pytest.raises(UnreadableNotebook, match=reason) as caught:
-        read_cells(path)
+        parse_notebook(path)
     assert len(str(caught.value)) < len(str(path)) + 200
 
 
 def test_text_counts_only_as_text(tmp_path: Path) -> None:
     notebook = notebook_with() | {"metadata": {"text": '"{},' * 4_100_000}}
     (tmp_path / "a.ipynb").write_text(json.dumps(notebook))
-    assert read_cells(tmp_path / "a.ipynb") == notebook
+    assert parse_notebook(tmp_path / "a.ipynb") == notebook
 
 
 def test_of_too_many_reports_the_first_are_read() -> None:
@@ -97,7 +97,7 @@ def test_the_notebook_that_runs_is_the_one_that_was_checked(tmp_path: Path, monk
     other["cells"][0]["source"] = "something else"
 
     def read_and_replace(path: Path) -> dict[str, Any]:
-        content = read_cells(path)
+        content = parse_notebook(path)
         path.write_text(json.dumps(other))
         return content
 
@@ -111,7 +111,7 @@ def test_the_notebook_that_runs_is_the_one_that_was_checked(tmp_path: Path, monk
         def setup_kernel(self) -> Any:
             raise Stopped(self.source)
 
-    monkeypatch.setattr("jupyter_graphbreak.notebook_files.read_cells", read_and_replace)
+    monkeypatch.setattr("jupyter_graphbreak.notebook_files.parse_notebook", read_and_replace)
     monkeypatch.setattr(nbclient, "NotebookClient", Client)
     with pytest.raises(Stopped, match=r"^1$"):
         execute(path)

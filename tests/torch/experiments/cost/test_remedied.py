@@ -129,12 +129,11 @@ def test_block_is_measured_after_it_ends(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_internal_error_in_measuring_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_graphbreak.experiments.cost.entry_cost.measure_entry", lambda *_, **__: 1 // 0)
-    compiled = torch.compile(lambda x: x + 1, backend="eager")
+    compiled = torch.compile(torch.nn.Identity(), backend="eager")
     with jupyter_graphbreak.capture(cost=True) as run:
         compiled(torch.ones(4))
-    assert run.report.summary.graphs == 1
     assert run.report.cost is None
-    assert any("Measuring <lambda> failed (ZeroDivisionError" in note.message for note in run.report.diagnostics)
+    assert any("Measuring Identity failed (ZeroDivisionError" in note.message for note in run.report.diagnostics)
 
 
 def test_without_remedies_there_is_nothing_to_measure() -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target has a value before a statement; a target that is not a name always has one."""
+    """Return whether a target is an argument, is assigned on an earlier line, or is not a name."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree

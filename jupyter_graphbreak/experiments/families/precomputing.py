@@ -136,7 +136,7 @@ def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
 
 
 def _added_function(draft: Draft, text: str) -> str | None:
-    """Return the name of the function that a changed text adds."""
+    """Return the name of the function that a changed text adds; ``None`` if there is none."""
     changed_draft = draft_of(text)
     earlier_names = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
     later_names = (
@@ -265,7 +265,8 @@ class _Partition:
         return self._only_assigns(statement) and all(
             self._binding_count(name)
             == sum(
-                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
+                isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+                for node in ast.walk(statement)
             )
             for name in names_bound(statement)
         )
@@ -280,9 +281,11 @@ class _Partition:
 
     def _binding_count(self, name: str) -> int:
         """Return how often the function binds a name, its parameters included."""
-        stores = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-        return sum(n.id == name for n in stores) + sum(
-            isinstance(n, ast.arg) and n.arg == name for n in ast.walk(self.function)
+        stores = [
+            node for node in ast.walk(self.function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
+        return sum(node.id == name for node in stores) + sum(
+            isinstance(node, ast.arg) and node.arg == name for node in ast.walk(self.function)
         )
 
     def _largest_movable(self, node: ast.AST) -> Iterator[ast.expr]:
@@ -347,7 +350,7 @@ class _Partition:
         return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
-        """Return whether a function can run before the call: a builtin, a function in a module, or a string method."""
+        """Return whether a function can run before the call: a builtin, a module's function, or a value's method."""
         name = dotted(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False

@@ -393,7 +393,7 @@ def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
 def _splices_around_method(
     draft: Draft, method: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
-    """Move a method's body into a top-level function that the method calls."""
+    """Return splices that move a method's body into a top-level function; ``None`` if that is impossible."""
     owner = next(draft.ancestors(method))
     first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
     indent, body_indent = draft.indent_of(method), draft.indent_of(first)

@@ -58,7 +58,7 @@ class SwappedPlace:
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is the original, such as a number: nothing is swapped until a run assigns to the name."""
+        """Whether other threads may see the value while it is swapped in: it is code or the original value."""
         return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 
     def exchange(self) -> None:

@@ -621,6 +621,15 @@ def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     assert (found.kind, found.text) == ("state", "leaves self.last different")
 
 
+def test_warnings_about_nondeterministic_algorithms_do_not_become_errors() -> None:
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    try:
+        result(torch.relu, torch.ones(2))
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+
+
 def test_random_seeds_reach_each_path_through_a_function() -> None:
     def f(x: torch.Tensor) -> torch.Tensor:
         if torch.rand(()) < 0.5:

@@ -28,7 +28,7 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
 
 
 def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
-    """Return the names that are read after a statement; in a loop, this includes the statements before it."""
+    """Return the names that are read after a statement; in a loop, this includes the loop's code before it."""
     scope: ast.AST = draft.enclosing_function(statement) or draft.tree
     last_line = statement.end_lineno or statement.lineno
     loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]

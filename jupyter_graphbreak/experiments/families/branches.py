@@ -342,7 +342,10 @@ def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: l
 def _selection_statements(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
-    """Return the statements that select each target's value after the branch; ``None`` if a target may be unbound."""
+    """Return the statements that select each target's value after the branch.
+
+    ``None`` if there is no target, or if one that is read later may be unbound.
+    """
     if_side, else_side = branch_sides
     targets = []
     for target in {**if_side.values, **else_side.values}:

@@ -42,7 +42,7 @@ def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
 
 
 def is_host_test(node: ast.expr) -> bool:
-    """Return whether Python can decide a test, judging by its syntax: identities, sizes, or a module's flag."""
+    """Return whether Python can decide a test, judging by its syntax, such as ``x is None`` or ``len(x) > 1``."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return is_host_test(node.operand)
     if isinstance(node, ast.Compare):
@@ -224,7 +224,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether a number is exact in single precision."""
+    """Return whether single precision represents a number exactly; ``False`` for large numbers."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

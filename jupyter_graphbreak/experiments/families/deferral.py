@@ -112,12 +112,12 @@ def defer(
 
 
 def may_end_call(statement: ast.stmt) -> bool:
-    """Return whether a statement may end the call with an exception."""
+    """Return whether a statement contains a ``raise`` or ``assert``, which may end the call."""
     return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether a ``try`` or ``with`` of the same function encloses a statement and may handle its errors."""
+    """Return whether a ``try`` or ``with`` of the same function encloses a statement, so it may handle its errors."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
@@ -244,7 +244,7 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether an augmented assignment may change a tensor; an integer is added to a counter instead."""
+    """Return whether an augmented assignment may change a tensor; ``self.n += 1`` counts as that of a number."""
     text = ast.unparse(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:

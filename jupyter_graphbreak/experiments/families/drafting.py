@@ -226,7 +226,7 @@ class Draft:
     def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the text of a node with some of its expressions replaced.
 
-        If a replaced expression is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
+        If a replaced expression is in an f-string, where Python 3.11 has wrong columns, the layout of the node is lost.
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
         is_in_string = any(

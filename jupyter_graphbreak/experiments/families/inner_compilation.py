@@ -282,7 +282,7 @@ class _InnerCompilationWriter:
     def _insert(self, expression: str, lines: list[str]) -> None:
         """Insert lines before the statement that compiled the entry, or before the first use of an expression's name.
 
-        If that name is bound later, the lines follow its last binding instead.
+        If the name is bound later in that source, or there is no such statement, the lines follow the last binding.
         """
         root = expression.partition(".")[0].partition("[")[0]
         sites = [
@@ -395,7 +395,7 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 
 def _name_assigned(draft: Draft, node: ast.expr) -> str:
-    """Return the name to which the result of an expression is assigned."""
+    """Return the name to which the result of an expression is assigned; empty if there is none."""
     statement = draft.enclosing(node, ast.stmt)
     is_named = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     return statement.targets[0].id if is_named else ""  # type: ignore[union-attr]

@@ -152,7 +152,7 @@ def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str
 def _run_to_end(
     site: Site, exit_: _LoopExit, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
-    """Return splices that run a loop to its end and keep the values that it had at its exit.
+    """Return splices that run a loop to its end and keep the values that it had at its exit; ``None`` if that fails.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def _assigned_names(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
-    """Return the name that a statement assigns to, and the value; ``None`` for any other statement."""
+    """Return the name that a statement assigns to, and the value or the operand of ``+=``; else ``None``."""
     target: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]

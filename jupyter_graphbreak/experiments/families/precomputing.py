@@ -56,7 +56,7 @@ class ReadExpressions(NamedTuple):
     tensors : collection of str
         The expressions for tensors.
     varied : collection of str
-        The numbers that varied between the calls, and the tensors with a size that varied.
+        The expressions for numbers that varied between the calls, and for tensors with a size that varied.
     """
 
     plain: Collection[str]
@@ -97,7 +97,7 @@ def propose_precomputed(
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : ReadExpressions
-        The names that the function reads.
+        The expressions that the function reads.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None
@@ -256,7 +256,7 @@ class _Partition:
         self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
 
     def _is_movable(self, statement: ast.stmt) -> bool:
-        """Return whether a statement only binds names to values that can be computed before the call."""
+        """Return whether a statement only binds names, which nothing else binds, to values known before the call."""
         match statement:
             case ast.Assign(targets=[ast.Name()]) | ast.If():
                 pass

@@ -95,12 +95,12 @@ def assumptions_of(
 
 
 def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
-    """Return the names that a test compares with ``<`` or ``>``, directly or in a comparison whose result it reads."""
+    """Return the names that a test compares by order, as in ``i < n``, directly or in an assignment to a name in it."""
     read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
     values = [test, *(node.value for node in assignments)]
     comparisons = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Compare))
-    ordered = (part for part in comparisons if any(isinstance(op, _ORDERS) for op in part.ops))
+    ordered = (part for part in comparisons if any(isinstance(op, _ORDER_COMPARISONS) for op in part.ops))
     return {name for part in ordered for name in names_read(part)}
 
 
@@ -274,7 +274,7 @@ def _is_of_size(node: ast.expr) -> bool:
 
 
 _REMOVING_METHODS = {"clear", "pop", "popitem", "popleft", "remove"}
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_ORDER_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 

@@ -78,7 +78,7 @@ def _copy_with_clone(site: Site) -> Iterator[Proposal]:
 
 
 def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
-    """Write ``x.requires_grad = flag`` as a call, or take the tensor out of autograd."""
+    """Write ``x.requires_grad = flag`` as a call, take the tensor out of autograd, or leave the flag as it is."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
@@ -96,7 +96,7 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
 
 
 def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
-    """Remove a gradient flag from an intermediate tensor."""
+    """Remove a call of ``requires_grad_()``."""
     call = _call_with_name(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
@@ -170,7 +170,7 @@ def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
-    """Write ``list(map(f, xs))`` as a comprehension."""
+    """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
     call = _call_with_name(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
     if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs

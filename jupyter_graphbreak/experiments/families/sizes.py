@@ -362,7 +362,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
 
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
-    """Return whether a value is the same before the call, and every call reads it."""
+    """Return whether every call reads a tensor, which can be computed from the arguments before the call."""
     arguments = parameters_of(function)
     read_names = names_read(tensor)
     if not read_names & arguments or read_names & (names_bound(function) | _changed_in_place(function)):
@@ -390,7 +390,7 @@ def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.e
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
-    """Return the names of objects that a function may change in place: by a method, an item, or an attribute."""
+    """Return the names of objects that a function may change in place, for example by ``add_()``, ``+=`` or an item."""
     names: set[str] = set()
     for node in ast.walk(function):
         is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)

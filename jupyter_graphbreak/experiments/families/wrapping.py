@@ -233,8 +233,8 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     while len(names) > count:
         count = len(names)
         for node in assignments:
-            called_name = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
-            is_result = called_name in names and not (is_class and called_name == name)
+            callee = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            is_result = callee in names and not (is_class and callee == name)
             if not is_result and not names.isdisjoint(names_read(node.value)):
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return names

@@ -364,7 +364,7 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
 
 
 def _is_same_constant(one: object, other: object) -> bool:
-    """Return whether two constants are equal, or are code objects that differ only in line numbers."""
+    """Return whether two constants are equal, or are code objects with the same instructions, names and constants."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (

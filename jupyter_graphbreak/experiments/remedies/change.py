@@ -96,7 +96,10 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ; no new range is one empty line, which would look like a deletion."""
+    """Return the ranges of lines that differ.
+
+    If another line is left, no new range is one empty line, which would look like a deletion.
+    """
     hunks: list[tuple[int, int, int, int]] = []
     for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":

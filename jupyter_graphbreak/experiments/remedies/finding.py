@@ -329,7 +329,7 @@ def _why_not_tried(edit: EditedCells | Patch, kept_entries: KeptEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
     if effect is not None:
-        return f"{edit.title} was not tried: running the function again {effect.what}, which would be a side effect."
+        return f"{edit.title} was not tried: running the function again would have a side effect (it {effect.what})."
     return _no_effect_message(edit)
 
 
@@ -346,7 +346,7 @@ def _found_remedies(
 
 
 def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
-    """Return the ids of the remedies to measure: the best for each break, and the one that removes the most breaks."""
+    """Return the ids of a few remedies to measure: the one that removes most breaks, and the best for each break."""
     working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
     if not working:
         return []

@@ -96,7 +96,7 @@ class InnerCalls:
 def find_inner_calls(
     original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
-    """Return the largest parts of an entry in which nothing breaks.
+    """Return the largest parts of an entry in which nothing breaks; without any, the largest part with a single break.
 
     Parameters
     ----------

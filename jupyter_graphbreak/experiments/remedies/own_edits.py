@@ -245,7 +245,7 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
         replacement_lines = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
     except (OSError, TypeError, SyntaxError):
         return Change()
-    old_start, new_start = _definition(old_lines), _definition(replacement_lines)
+    old_start, new_start = _definition_index(old_lines), _definition_index(replacement_lines)
     if old_start is None or new_start is None:  # a lambda
         return Change()
     indent = old_lines[0][: len(old_lines[0]) - len(old_lines[0].lstrip())]
@@ -257,7 +257,7 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
     return Change({source: "\n".join(new_lines)})
 
 
-def _definition(lines: list[str]) -> int | None:
+def _definition_index(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
@@ -295,7 +295,7 @@ class _TopLevelPart(NamedTuple):
 
 
 def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = False) -> Iterator[_TopLevelPart]:
-    """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
+    """Yield code that runs when a module loads; of a cell compiled as a function, only imports, functions, classes."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():

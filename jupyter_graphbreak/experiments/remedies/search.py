@@ -330,7 +330,7 @@ class Search:
         return smaller if is_as_good and set(smaller.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
-        """Try the proposals for a break; return the best working candidate, and whether all proposals were tried."""
+        """Try the proposals for a break; return the best that works, and whether there was time for the search."""
         best: Candidate | None = None
         proposed = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
@@ -384,7 +384,7 @@ class Search:
         return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
 
     def _has_few_proposals(self) -> bool:
-        """Return whether at least half of the breaks have no proposals, as in a library's generation loop."""
+        """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
         known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]

@@ -296,7 +296,7 @@ class TrialRunner:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run a changed program on every input, and give a verdict.
+        """Run a changed program on inputs, as far as it works, and give a verdict.
 
         Parameters
         ----------
@@ -518,7 +518,7 @@ class TrialRunner:
         return case, [difference for difference in diffs if difference.text not in known_texts]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
-        """Yield each edge input, and how the uncompiled changed program differs for this input."""
+        """Yield edge inputs until the time is up, each with the differences of the uncompiled changed program."""
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()
@@ -538,7 +538,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
+        """Return the compiled run of the original on some edge inputs; ``None`` if there are none, or no time."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)

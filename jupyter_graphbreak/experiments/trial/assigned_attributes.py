@@ -249,7 +249,7 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
 
 
 def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
-    """Yield the modules and classes of libraries that a function passes on, rather than only calls or looks into."""
+    """Yield the modules and classes of libraries that a function passes on, not those it only calls or reads from."""
     for root, path in _passed_names(function.__code__):
         owner = _find_object(function, root, path)
         if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
@@ -258,7 +258,7 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
 
 @functools.lru_cache(maxsize=1024)
 def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and attribute path of each object that code passes on, or whose ``__dict__`` it does."""
+    """Return the first name and attribute path of each object that code passes on, itself or its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):

@@ -117,7 +117,7 @@ def names_in_code(fn: Callable[..., Any]) -> set[str]:
 
 
 def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
-    """Return the constants in the code of a function and of functions inside it, without ``None``."""
+    """Return the constants in the code of a function and of functions inside it, except ``None`` and their names."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 

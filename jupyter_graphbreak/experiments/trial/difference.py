@@ -103,7 +103,7 @@ def differences(
     items += _effect_differences(expected, actual, compares_values=compares_values)
     if compares_values:
         items += [
-            Difference("random state", f"leaves the random numbers of {name} in a different state")
+            Difference("random state", f"leaves the random generator of {name} in a different state")
             for name, state in expected.random.items()
             if actual.random.get(name, state) != state
         ]
@@ -166,7 +166,7 @@ def is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
-    """Return whether a check in a graph failed: with the original's message, without a message, or PyTorch's own."""
+    """Return whether a check in a graph failed: with the original's message, with none, or as PyTorch's own check."""
     if type(changed) is not RuntimeError:
         return False
     message = _message(changed)
@@ -289,10 +289,10 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
     )
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
-            wording = ("no gradient", "does") if required else ("a gradient", "does not")
+            wording = ("no gradient", "requires one") if required else ("a gradient", "requires none")
             kind_of_surplus: Kind = "needless gradient" if has_only_zeros else "further gradient"
             kind: Kind = "requires_grad" if required else kind_of_surplus
-            yield Difference(kind, f"makes {place} require {wording[0]}, but the original {wording[1]}")
+            yield Difference(kind, f"makes {place} require {wording[0]}, but in the original it {wording[1]}")
 
 
 def _gradient_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:

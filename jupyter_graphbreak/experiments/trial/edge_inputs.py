@@ -339,7 +339,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
             new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
-        elif type(value) is int:  # its difference from a constant may become zero
+        elif type(value) is int:  # code may subtract a constant from it: with the same number, the result is zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
             )
@@ -439,7 +439,7 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
     """Return integers whose products overflow their dtype, unlike Python's; other tensors are returned unchanged.
 
-    Large integers are negative: tensors with so many elements would need all memory.
+    Large ones are negative: a tensor with so many elements, if the program makes one, would need all memory.
     """
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         return value
@@ -547,7 +547,7 @@ def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
             if present_dtypes != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-        if present_dtypes:  # a number that a change turns into a tensor of a larger dtype promotes them
+        if present_dtypes:  # a tensor of a larger dtype promotes them, but the number that it replaces does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
@@ -591,4 +591,4 @@ def _transposed(value: torch.Tensor) -> torch.Tensor:
 
 
 def _tripled(value: torch.Tensor) -> torch.Tensor:
-    return value * 3  # in an integer dtype, more of the numbers below one differ from zero
+    return value * 3  # converted to integers, fewer of the numbers below one become zero

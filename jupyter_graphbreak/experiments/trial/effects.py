@@ -302,7 +302,7 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore torch's default generators on exit; those of CUDA only if it is in use: reading them initializes CUDA."""
+    """Restore the generators of the CPU and, if it is in use, of CUDA on exit: reading those would initialize CUDA."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 

@@ -330,7 +330,7 @@ def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
         return None
     return (
         f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
-        f"as much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
+        f"as much, but only {format_bytes(max(0, limit - taken))} of the limit (half of the free memory) are left."
     )
 
 

@@ -148,7 +148,7 @@ _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | 
 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
-    """Yield the replacements of functions and classes that open files: owner, name and replacement."""
+    """Yield the replacements of functions and classes that open or write files: owner, name and replacement."""
     listed: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)

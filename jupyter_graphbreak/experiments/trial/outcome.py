@@ -366,7 +366,8 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
     line = None
     lines: dict[int, int | None] = {}
     for instruction in dis.get_instructions(code):
-        line = instruction.starts_line or line
+        if instruction.positions is not None:
+            line = instruction.positions.lineno or line
         lines[instruction.offset] = line
         is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATIONS
         if is_loop and lines.get(instruction.argval) == line:

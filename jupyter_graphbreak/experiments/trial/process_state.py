@@ -439,7 +439,7 @@ def _set_context_variables(values: dict[Any, Any]) -> None:
 
 @contextlib.contextmanager
 def copied_context() -> Iterator[None]:
-    """Use a copy of the context variables while the context is open."""
+    """Use a copy of the context variables while the context is open, if Python's C API is available."""
     context = contextvars.copy_context()
     enter, leave = _context_functions()
     if enter is None or leave is None:
@@ -454,7 +454,7 @@ def copied_context() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_line_cache() -> Iterator[None]:
-    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs are kept."""
+    """Restore the lines of files that Python keeps for tracebacks; those of libraries and generated code are kept."""
     before = dict(linecache.cache)
     try:
         yield

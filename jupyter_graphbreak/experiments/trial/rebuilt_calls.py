@@ -165,8 +165,8 @@ def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Call
 def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
     """Return a tensor for a spec.
 
-    Its elements are the spec's data, or else the resized data of the first call's tensor, random numbers, or zeros if
-    the dtype is not a floating-point one.
+    Its elements are the spec's data. If the spec has none, they are those of the first call's tensor, repeated or cut
+    off, if that has the same dtype; otherwise random numbers, or zeros if the dtype is not a floating-point one.
     """
     with torch.no_grad():
         if spec.data is not None:

@@ -157,6 +157,8 @@ class SeenCall:
     state : dict or None
         The specs of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
         were not examined.
+    site : CallSite or None
+        The place of the call in the user's code; ``None`` if it is not known.
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None

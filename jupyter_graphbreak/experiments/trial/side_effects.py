@@ -73,7 +73,7 @@ class EffectRefusedError(BaseException):
     """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
 
     def __init__(self, effect: ObservedEffect) -> None:
-        super().__init__(f"A trial {effect.what}: stopped.")
+        super().__init__(f"A trial was stopped: it {effect.what}.")
         self.effect = effect
 
 
@@ -322,7 +322,7 @@ def _description_with_first_argument(verb: str) -> Describe:
 
 
 def _describe_attribute(args: tuple[Any, ...]) -> str | None:
-    """Describe a change of a class that copies share; Python reports only special attributes."""
+    """Return the effect of setting the base classes of a class, which copies share; ``None`` for other attributes."""
     owner, name = args[:2]
     return f"changes the base classes of {owner.__name__}" if name == "__bases__" else None
 

@@ -57,7 +57,7 @@ class SwappedPlace:
             self._place.write(value)
 
     @property
-    def is_constant(self) -> bool:
+    def may_be_seen_by_threads(self) -> bool:
         """Whether other threads may see the value while it is swapped in: it is code or the original value."""
         return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 

@@ -44,7 +44,7 @@ def rolled(value: torch.Tensor) -> torch.Tensor:
 
 
 def filled_with_minimum(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which all elements equal the smallest one, an integer."""
+    """Return a tensor in which all elements equal the smallest one, which must be an integer."""
     return torch.full_like(value, int(value.min()))
 
 

@@ -271,7 +271,11 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
     for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, also calls them
-        yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
+        yield (
+            os,
+            name,
+            _announcing_by_user(getattr(os, name), "state", "changes the environment variables of libraries"),
+        )
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
     for owner, name in collectives():

@@ -121,7 +121,7 @@ class UncopiedCode:
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
         swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        visible_name = next((place.name for place in swapped if not place.is_constant), None)
+        visible_name = next((place.name for place in swapped if not place.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := thread_at_work()) is not None:
             raise ThreadSeesCopyError(
                 f"one of your other threads is running ({thread}), and would see copies of {visible_name}"

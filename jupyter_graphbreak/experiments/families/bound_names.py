@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
-    """Return whether a target has a value before a statement; a target that is not a name always has one."""
+    """Return whether a target is an argument, is assigned on an earlier line, or is not a name."""
     if not target.isidentifier():
         return True
     scope = draft.enclosing_function(statement) or draft.tree
@@ -28,7 +28,7 @@ def is_bound_before(draft: Draft, statement: ast.stmt, target: str) -> bool:
 
 
 def read_after(draft: Draft, statement: ast.stmt) -> set[str]:
-    """Return the names that are read after a statement; in a loop, this includes the statements before it."""
+    """Return the names that are read after a statement; in a loop, this includes the loop's code before it."""
     scope: ast.AST = draft.enclosing_function(statement) or draft.tree
     last_line = statement.end_lineno or statement.lineno
     loops = [part for part in draft.ancestors(statement) if isinstance(part, ast.For | ast.While)]

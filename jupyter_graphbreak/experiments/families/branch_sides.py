@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ OPERATOR_SIGNS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
     ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-#: Nodes that cannot be computed on both sides, or that have their own scope.
+#: Nodes that cannot be computed regardless of the condition, or that have their own scope.
 _UNSUPPORTED_NODES = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
@@ -32,6 +33,8 @@ SIDE_EFFECT_CALLS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
     "backward", "step", "zero_grad", "register_buffer", "info", "debug", "warning", "error", "warning_once", "next",
 }  # fmt: skip
+#: Parts of the names of operations that draw random numbers.
+RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 
 
 @dataclass
@@ -41,9 +44,11 @@ class BranchSide:
     Parameters
     ----------
     lines : list of str
-        Statements that compute values for later ones, under new names.
+        Statements that assign the values that later statements of the side read.
     values : dict
         The assigned values, by the text of the target.
+    result : Value or None
+        The returned value.
     returns : bool
         Whether the side returns.
     tests : list of ast.expr
@@ -58,11 +63,11 @@ class BranchSide:
 
 
 class _UnsupportedSideError(Exception):
-    """The side does something that cannot be done on both sides."""
+    """The side does something that cannot be done regardless of the condition."""
 
 
 def has_no_side_effects(node: ast.expr) -> bool:
-    """Return whether an expression has no side effects, as far as its syntax shows."""
+    """Return whether an expression has neither side effects, as far as its syntax shows, nor a scope of its own."""
     for part in ast.walk(node):
         if isinstance(part, _UNSUPPORTED_NODES):
             return False

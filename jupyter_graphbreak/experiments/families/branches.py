@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.analysis.python_text import parse_expression
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
 from jupyter_graphbreak.experiments.families.branch_sides import (
+    RANDOM_OPERATIONS,
     BranchSide,
     parenthesized,
     read_side,
@@ -24,6 +25,7 @@ from jupyter_graphbreak.experiments.families.drafting import Splice, argument, f
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
 from jupyter_graphbreak.experiments.families.site import (
     Site,
+    called_name,
     dotted,
     draft_of,
     indentation_step,
@@ -91,7 +93,7 @@ class _OperandGuard(ast.NodeTransformer):
         self.has_guarded = False
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Guard divisors, and the bases of fractional powers."""
+        """Guard divisors, and the bases of powers with a floating-point exponent."""
         self.generic_visit(node)
         if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
             node.right = self._guarded(node.right)
@@ -103,7 +105,7 @@ class _OperandGuard(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Guard the arguments of roots and logarithms."""
         self.generic_visit(node)
-        if dotted(node.func).rpartition(".")[2] in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
+        if called_name(node) in _STEEP_FUNCTIONS and isinstance(node.func, ast.Attribute):
             if node.args:
                 node.args[0] = self._guarded(node.args[0])
             else:
@@ -121,7 +123,6 @@ FAMILY = "branch"
 _WHERE_TITLE = "Take both sides with torch.where"
 _GUARDED_TITLE = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
 _COND_TITLE = "Give both sides to torch.cond"
-_RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 #: The operators of augmented assignments, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
 #: written as a difference.
 _NEUTRAL_CHANGES = {ast.Add: ("-=", "0"), ast.Sub: ("-=", "0"), ast.Mult: ("*=", "1"), ast.Div: ("/=", "1")}
@@ -189,7 +190,7 @@ def _decided_operand_count(problem: Problem, site: Site, test: ast.expr) -> int:
         return 0
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
     breaking_operands = [
-        n for n, operand in enumerate(test.values) if any(_contains(operand, node) for node in breaking_nodes)
+        index for index, operand in enumerate(test.values) if any(_contains(operand, node) for node in breaking_nodes)
     ]
     return min(breaking_operands, default=0)
 
@@ -255,14 +256,14 @@ def _propose_both_sides(
 
 
 def _is_accepted_by_cond(*sides: str) -> bool:
-    """Return whether torch.cond accepts the sides: they compute tensors without calling modules or random functions."""
+    """Return whether torch.cond probably accepts sides: they are no constants and call no module or random function."""
     for side in sides:
         tree = parse_expression(side)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         module_calls = [
             call for call in calls if not isinstance(call, ast.Attribute) or dotted(call).startswith("self.")
         ]
-        if module_calls or _RANDOM_OPERATIONS.search(side) or isinstance(tree, ast.Constant):
+        if module_calls or RANDOM_OPERATIONS.search(side) or isinstance(tree, ast.Constant):
             return False
     return True
 
@@ -327,7 +328,7 @@ def _variants(
 
 
 def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
-    """Put statements under a Python test; the other side of the branch stays unchanged."""
+    """Put statements under a Python test, and keep the branch's other side; ``None`` if a text there has many lines."""
     if not python_test:
         return if_lines
     step = indentation_step(site.draft, branch)
@@ -341,7 +342,10 @@ def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: l
 def _selection_statements(
     site: Site, branch: ast.If, condition: str, branch_sides: tuple[BranchSide, BranchSide]
 ) -> list[str] | None:
-    """Return the statements that select the value of each target after the branch."""
+    """Return the statements that select each target's value after the branch.
+
+    ``None`` if there is no target, or if one that is read later may be unbound.
+    """
     if_side, else_side = branch_sides
     targets = []
     for target in {**if_side.values, **else_side.values}:
@@ -365,7 +369,10 @@ def _selection_statements(
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
-    """Save, under new names, the values that an earlier selection would change; return the statements."""
+    """Save, under new names, the values that an earlier selection would change; return the statements.
+
+    ``sides`` then contains the new names.
+    """
     lines = []
     for number, (target, texts) in enumerate(sides.items()):
         names = []
@@ -398,8 +405,8 @@ def _drop_test(site: Site, branch: ast.If) -> Iterator[Proposal]:
     if not mask_names & (_names_of_indices(protected_code) if _is_sum(tests[0]) else names_read(protected_code)):
         return
     if is_shortcut:
-        skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
-        splices: list[Splice | None] = [draft.deletion(branch)] if skips else []
+        only_skips = len(parts) == 1 and len(body) == 1 and isinstance(body[0], ast.Continue | ast.Return)
+        splices: list[Splice | None] = [draft.deletion(branch)] if only_skips else []
         title = f"Drop the `{method}()` shortcut" if method else "Drop the shortcut for an empty tensor"
     else:
         changes = [isinstance(part, ast.Assign | ast.AugAssign | ast.AnnAssign) or _is_in_place(part) for part in body]

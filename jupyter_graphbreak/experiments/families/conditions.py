@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.drafting import operand
-from jupyter_graphbreak.experiments.families.site import arguments_of, dotted
+from jupyter_graphbreak.experiments.families.site import arguments_of, called_name, dotted
 
 if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.families.drafting import Draft
@@ -31,7 +31,7 @@ _MAX_EXACT_DOUBLE = 1 << 53
 
 
 def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
-    """Return the tensor that an expression moves to the host: ``x`` in ``x.item()`` or ``float(x)``."""
+    """Return the tensor that an expression moves to the host, such as ``x`` in ``x.item()``; ``None`` without one."""
     if not isinstance(node, ast.Call) or node.keywords:
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS_TO_HOST and not node.args:
@@ -42,12 +42,14 @@ def tensor_moved_to_host(node: ast.expr) -> ast.expr | None:
 
 
 def is_host_test(node: ast.expr) -> bool:
-    """Return whether Python can decide a test, judging by its syntax: identities, sizes, or a module's flag."""
+    """Return whether Python can decide a test, judging by its syntax, such as ``x is None`` or ``len(x) > 1``."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         return is_host_test(node.operand)
     if isinstance(node, ast.Compare):
-        of_sizes = all(_is_size(part) or isinstance(part, ast.Constant) for part in (node.left, *node.comparators))
-        return of_sizes or all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
+        compares_sizes = all(
+            _is_size(part) or isinstance(part, ast.Constant) for part in (node.left, *node.comparators)
+        )
+        return compares_sizes or all(isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in node.ops)
     if _is_size(node):
         return True
     if isinstance(node, ast.Call):
@@ -56,9 +58,9 @@ def is_host_test(node: ast.expr) -> bool:
 
 
 def _is_size(node: ast.expr) -> bool:
-    """Return whether an expression is a number of elements or of dimensions."""
+    """Return whether an expression is a size of a tensor, or its number of elements or dimensions."""
     if isinstance(node, ast.Call):
-        name = dotted(node.func).rpartition(".")[2]
+        name = called_name(node)
         return name in {"numel", "dim", "ndimension", "len"} or (name == "size" and bool(node.args))
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
@@ -107,8 +109,8 @@ def tensor_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
 
 
 def _further_condition(draft: Draft, node: ast.expr, torch: str) -> str | None:
-    """Return an operand after the first as a condition: it may be any object, such as a list."""
-    name = dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    """Return an operand after the first, which may be any object, as a condition; ``None`` if its form is not known."""
+    name = called_name(node)
     is_number = (
         tensor_moved_to_host(node) is not None or name in _BOOLEAN_FUNCTIONS | _NUMERIC_FUNCTIONS or _is_size(node)
     )
@@ -135,7 +137,7 @@ def _call_condition(draft: Draft, test: ast.expr, torch: str) -> str | None:
         test = moved_tensor
     if not isinstance(test, ast.Call):
         return tensor_condition(draft, test, torch) if isinstance(test, ast.Compare) else None
-    name = dotted(test.func).rpartition(".")[2]
+    name = called_name(test)
     if name in {"equal", "allclose"} and len(test.args) >= 2:  # noqa: PLR2004 - the two operands
         return _all_equal(draft, test, torch)
     if name == "is_nonzero" and len(test.args) == 1:
@@ -160,7 +162,7 @@ def _comparison_condition(draft: Draft, test: ast.Compare) -> str | None:
 
 
 def _all_equal(draft: Draft, test: ast.Call, torch: str) -> str:
-    name = dotted(test.func).rpartition(".")[2]
+    name = called_name(test)
     if name == "equal":
         left, right = (operand(draft.text_of(node)) for node in test.args[:2])
         are_names = all(isinstance(node, ast.Name | ast.Attribute) for node in test.args[:2])
@@ -222,7 +224,7 @@ def _is_exact(node: ast.expr) -> bool:
 
 
 def _is_exact_number(number: object) -> bool:
-    """Return whether a number is exact in single precision."""
+    """Return whether single precision represents a number exactly; ``False`` for large numbers."""
     if not isinstance(number, int | float) or abs(number) > _MAX_EXACT_SINGLE:
         return False
     return bool(struct.unpack("f", struct.pack("f", number))[0] == number)

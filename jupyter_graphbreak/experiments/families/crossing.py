@@ -1,4 +1,4 @@
-"""Find the branches that moved code passes and whose sides may change what it reads, also in ways that syntax hides."""
+"""Find the branches that code passes when it moves and that may change what it reads, even if syntax hides that."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from jupyter_graphbreak.experiments.families.drafting import FunctionNode
 from jupyter_graphbreak.experiments.families.site import (
     Site,
     arguments_of,
+    called_name,
     dotted,
     draft_of,
     name_bound_by,
@@ -56,7 +57,7 @@ _CHANGING_BUILTINS = {
 _PURE_PACKAGES = {"einops", "math", "numpy", "torch"}
 #: The usual names of these packages, which another cell may import.
 _USUAL_NAMES = {"F", "math", "np", "torch"}
-#: Parts of the names of their functions that change the state of the process or an argument.
+#: Parts of the names of those functions of the packages that change the state of the process or an argument.
 _CHANGING_NAMES = ("seed", "rand", "set_", "shuffle", "permutation", "choice", "copyto", "put", "fill")
 #: Methods of containers and strings that change nothing.
 _PURE_METHODS = {
@@ -77,7 +78,7 @@ _OPERATORS = "operators"
 def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's start.
 
-    At least one trial must run such a side.
+    Trials must run each of these sides.
     """
     start = min(map(_position, moved))
     hidden = _hidden_effects(site)
@@ -139,7 +140,7 @@ def _has_effects(
 ) -> bool:
     """Return whether code may change something: by a call, by a property, or by writing an object as text."""
     texts = (callee for name in sorted(_TEXT_METHODS) for _, callee in _definitions(site, name))
-    if any(_may_change_from_outside(callee, part) for callee in texts for part in ast.walk(callee)):
+    if any(_may_change_outside(callee, part) for callee in texts for part in ast.walk(callee)):
         return True
     inner = [part for statement in moved for part in ast.walk(statement) if isinstance(part, ast.stmt)]
     written = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
@@ -225,7 +226,7 @@ def _conditions_passed(
     conditions = list(_conditions_in_function(site, function, passed_nodes, changes))
     unused = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
     called_names = [
-        _called_name(node)
+        _name_of_callee(node)
         for node in passed_nodes
         if isinstance(node, ast.AugAssign)
         or (
@@ -241,17 +242,17 @@ def _conditions_passed(
         seen_names.add(name)
         for definition_site, callee in _definitions(site, name):
             parts = list(ast.walk(callee))
-            changes_outside = functools.partial(_may_change_from_outside, callee, hidden=hidden)
+            changes_outside = functools.partial(_may_change_outside, callee, hidden=hidden)
             conditions += _conditions_in_function(definition_site, callee, parts, changes_outside)
-            called_names += map(_called_name, parts)
+            called_names += map(_name_of_callee, parts)
     return tuple(dict.fromkeys(conditions))
 
 
-def _called_name(node: ast.AST) -> str:
+def _name_of_callee(node: ast.AST) -> str:
     """Return the name of the function or method that an expression or an augmented assignment calls, if any."""
     if isinstance(node, ast.AugAssign):
         return _METHODS_OF_ASSIGNMENTS.get(type(node.op), "")
-    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+    return called_name(node)
 
 
 def _conditions_in_function(
@@ -280,7 +281,7 @@ def _definitions(site: Site, name: str) -> Iterator[tuple[Site, FunctionNode]]:
                 yield Site(source, draft, node.body[0], node.body[0], site.texts), node
 
 
-def _may_change_from_outside(function: FunctionNode, part: ast.AST, hidden: HiddenEffects | None = None) -> bool:
+def _may_change_outside(function: FunctionNode, part: ast.AST, hidden: HiddenEffects | None = None) -> bool:
     """Return whether a part of a function may change an object that the function did not create."""
     if hidden is not None and hidden.may_occur(part):
         return True
@@ -313,7 +314,7 @@ def _may_be_skipped(site: Site, function: FunctionNode, part: ast.AST) -> bool:
 
 
 def _evaluated_expression(site: Site, part: ast.AST) -> ast.expr | None:
-    """Return an expression that is evaluated whenever a part of the code runs, and whose place is known exactly."""
+    """Return an expression with a known place that runs whenever a part of the code runs; ``None`` if there is none."""
     ancestors = list(site.draft.ancestors(part))
     # Python 3.11 gives wrong positions in f-strings.
     is_in_f_string = any(isinstance(node, ast.JoinedStr) for node in ancestors)
@@ -354,7 +355,7 @@ def _nodes_of_side(side: _Side) -> Iterator[ast.AST]:
 
 
 def _attribute_owners(node: ast.AST) -> Iterator[str]:
-    """Yield the names of objects whose attributes code reads, other than tensors: ``self`` in ``self.step``."""
+    """Yield the names in expressions whose attributes code reads, apart from methods and attributes of tensors."""
     called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and part not in called and part.attr not in _TENSOR_ATTRIBUTES:
@@ -400,8 +401,8 @@ class HiddenEffects:
             elif isinstance(node, ast.ClassDef):
                 self._classes[node.name].append(node)
             elif isinstance(node, ast.Import):
-                pure = [alias for alias in node.names if alias.name.partition(".")[0] in _PURE_PACKAGES]
-                self._packages |= {name_bound_by(alias) for alias in pure}
+                imports_of_pure = [alias for alias in node.names if alias.name.partition(".")[0] in _PURE_PACKAGES]
+                self._packages |= {name_bound_by(alias) for alias in imports_of_pure}
 
     def may_occur(self, node: ast.AST) -> bool:
         """Return whether a node may change an object that it does not create; the nodes in it do not count."""
@@ -427,7 +428,7 @@ class HiddenEffects:
         return self._may_change(methods, frozenset({_OPERATORS}))
 
     def _is_harmless(self, call: ast.Call, inside: frozenset[str]) -> bool:
-        name = dotted(call.func).rpartition(".")[2]
+        name = called_name(call)
         if name in self._functions:
             return not self._may_change(self._functions[name], inside)
         if name in self._classes:
@@ -436,8 +437,8 @@ class HiddenEffects:
             return not self._may_change(created, inside, creates=True)
         if isinstance(call.func, ast.Name):
             return hasattr(builtins, name) and name not in _CHANGING_BUILTINS
-        in_place = name.endswith("_") or any(keyword.arg in {"inplace", "out"} for keyword in call.keywords)
-        if in_place or not isinstance(call.func, ast.Attribute):
+        is_in_place = name.endswith("_") or any(keyword.arg in {"inplace", "out"} for keyword in call.keywords)
+        if is_in_place or not isinstance(call.func, ast.Attribute):
             return False
         if dotted(call.func).partition(".")[0] in self._packages:
             flags = (node.value for node in arguments_of(call) if isinstance(node, ast.Constant))

@@ -42,7 +42,7 @@ class DeferredStatement:
     names, values : list of str
         The names of the values after the call, and their expressions in the graph, in the same order.
     lines_after_call : list of str
-        The lines of the statement after the call.
+        The lines that run after the call.
     """
 
     statement: ast.stmt
@@ -52,7 +52,7 @@ class DeferredStatement:
 
 
 def statements_with_breaking_tests(problem: Problem, site: Site) -> set[ast.stmt]:
-    """Return the ``if`` and ``assert`` statements whose tests break a graph."""
+    """Return the ``if`` and ``assert`` statements in a site's source whose tests break a graph."""
     statements: set[ast.stmt] = set()
     for break_ in problem.report.breaks:
         break_site = site_at(problem, break_.location)
@@ -112,12 +112,12 @@ def defer(
 
 
 def may_end_call(statement: ast.stmt) -> bool:
-    """Return whether a statement may end the call with an exception."""
+    """Return whether a statement contains a ``raise`` or ``assert``, which may end the call."""
     return any(isinstance(node, ast.Raise | ast.Assert) for node in ast.walk(statement))
 
 
 def is_in_try_or_with(draft: Draft, statement: ast.stmt) -> bool:
-    """Return whether an enclosing statement may handle the errors of a statement, so that it cannot be deferred."""
+    """Return whether a ``try`` or ``with`` of the same function encloses a statement, so it may handle its errors."""
     for node in draft.ancestors(statement):
         if isinstance(node, FunctionNode):
             return False
@@ -151,7 +151,7 @@ def _needed_expressions(statement: ast.stmt, local_names: set[str], arguments: s
     if not isinstance(call, ast.Call) or _root(call.func) in local_names - arguments or not _root(call.func):
         return None
     if any(isinstance(node, ast.Call) and names_read(node) & local_names for node in ast.walk(call.func)):
-        return None  # the function computes the object whose method is called
+        return None  # the compiled function computes the object whose method is called
     return arguments_of(call)
 
 
@@ -232,7 +232,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether the function may change a tensor in place."""
+    """Return whether a method such as ``add_`` or an assignment to items may change a tensor in place."""
     root = _root(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -244,7 +244,7 @@ def _may_change_in_place(function: FunctionNode, leaf: ast.expr) -> bool:
 
 
 def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
-    """Return whether an augmented assignment may change a tensor; an integer is added to a counter instead."""
+    """Return whether an augmented assignment may change a tensor; ``self.n += 1`` counts as that of a number."""
     text = ast.unparse(leaf)
     for node in ast.walk(function):
         if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text:
@@ -257,7 +257,10 @@ def _is_augmented(function: FunctionNode, leaf: ast.expr) -> bool:
 def move_after_call(
     site: Site, function: FunctionNode, statements: Sequence[DeferredStatement]
 ) -> dict[str, str] | None:
-    """Return new texts that run statements after the call of the compiled function, in their original order."""
+    """Return new texts, by source, that run statements after the call of the compiled function, in their order.
+
+    ``None`` if the function cannot be wrapped.
+    """
     draft = site.draft
     list_name, result_name = fresh_name(draft, "later"), fresh_name(draft, "result")
     splices: list[Splice | None] = []

@@ -51,7 +51,7 @@ class Draft:
 
     @classmethod
     def parse(cls, text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-        """Return the draft of a text; ``None`` if it is not Python, or if its line numbers differ from Python's."""
+        """Return the draft of a text; ``None`` if it is not Python, or if Python may count its lines differently."""
         if any(mark in text.replace("\r\n", "\n") for mark in "\r\f"):
             return None
         tree = parse_python(text)
@@ -67,8 +67,8 @@ class Draft:
 
     def _offset(self, line: int, column: int) -> int:
         text = self._lines[line - 1]
-        ahead = text[:column] if text.isascii() else text.encode()[:column].decode(errors="ignore")
-        return self._starts[line - 1] + len(ahead)
+        text_before = text[:column] if text.isascii() else text.encode()[:column].decode(errors="ignore")
+        return self._starts[line - 1] + len(text_before)
 
     def line_start(self, line: int) -> int:
         """Return the start of a line, in characters."""
@@ -89,7 +89,7 @@ class Draft:
             node = parent
 
     def enclosing(self, node: ast.AST, kind: type[_Node]) -> _Node | None:
-        """Return a node if it is of the given kind, or else its nearest ancestor of that kind."""
+        """Return a node if it is of the given kind, or else its nearest ancestor of that kind; ``None`` without one."""
         return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
@@ -104,21 +104,18 @@ class Draft:
     def block_of(self, statement: ast.stmt) -> list[ast.stmt]:
         """Return the list of statements that contains a statement."""
         parent = self._parents[statement]
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and statement in block:
-                return block
-        return [statement]
+        blocks: list[list[ast.stmt]] = [getattr(parent, name, []) for name in ("body", "orelse", "finalbody")]
+        return next(block for block in blocks if statement in block)
 
     def is_elif(self, statement: ast.stmt) -> bool:
         """Return whether an ``if`` is written as an ``elif``."""
         return isinstance(statement, ast.If) and self.text_of(statement).startswith("elif")
 
     def find(self, line: int, column: int | None, end_line: int, end_column: int | None) -> ast.expr | ast.stmt | None:
-        """Return the innermost node with the given range; without columns, the statement of the line.
+        """Return the innermost node with the given range; without columns, the statement that begins in the line.
 
         Columns count characters. If no node has the range, because PyTorch reports an ``if`` only up to its test, the
-        result is the innermost node around the end of the range.
+        result is the outermost node that begins inside the range and ends with it, or else the smallest one around it.
         """
         nodes = [node for node in ast.walk(self.tree) if isinstance(node, ast.expr | ast.stmt)]
         if column is None or end_column is None or not 1 <= line <= end_line <= len(self._lines):
@@ -168,10 +165,11 @@ class Draft:
         return Splice(self.start_of(node), self.end_of(node), new)
 
     def statement_replacement(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Return the splice that replaces a statement with lines; ``None`` if it shares its lines with other code.
+        """Return the splice that replaces a statement with lines; ``None`` if that is impossible.
 
         The comments of the statement come first. The lines get its indentation; the replacement of an ``elif`` becomes
-        the block of an ``else``.
+        the block of an ``else``. A statement that shares its line with other code is replaced within this line, unless
+        it is an ``if`` or has several lines.
         """
         if not self.has_own_lines(statement):
             new_line = "; ".join(lines)
@@ -187,7 +185,10 @@ class Draft:
         return self.replacement(statement, f"\n{indent}".join(all_lines))
 
     def deletion(self, statement: ast.stmt) -> Splice:
-        """Return the splice that deletes a statement and its lines, or puts ``pass`` in an empty block."""
+        """Return the splice that deletes a statement with its lines.
+
+        ``pass`` replaces the only statement of a block, and a statement that shares its lines with other code.
+        """
         if len(self.block_of(statement)) == 1 or not self.has_own_lines(statement):
             return self.replacement(statement, "pass")
         return self.line_deletion(statement.lineno, statement.end_lineno or statement.lineno)
@@ -197,7 +198,7 @@ class Draft:
         return Splice(self._starts[first - 1], min(self._starts[last], len(self.text)), "")
 
     def insertion_before(self, statement: ast.stmt, lines: Sequence[str]) -> Splice | None:
-        """Return the splice that inserts lines before a statement, with its indentation."""
+        """Return the splice that inserts lines before a statement; ``None`` if other code precedes it on its line."""
         indent = self.indent_of(statement)
         if indent is None:
             return None
@@ -214,7 +215,7 @@ class Draft:
         return Splice(offset, offset, lead + "".join(f"{indent}{line}\n" for line in lines))
 
     def insertion_at_start(self, function: FunctionNode, lines: Sequence[str]) -> Splice | None:
-        """Return the splice that inserts lines at the start of a function, after its docstring."""
+        """Return the splice that inserts lines at a function's start, after its docstring; ``None`` if it fails."""
         first = function.body[0]
         if ast.get_docstring(function, clean=False) is not None:
             if len(function.body) == 1:
@@ -225,13 +226,13 @@ class Draft:
     def rewritten(self, node: ast.expr | ast.stmt, changes: Mapping[ast.AST, str]) -> str:
         """Return the text of a node with some of its expressions replaced.
 
-        If a replaced expression is in an f-string, where Python 3.11 has no columns, the layout of the node is lost.
+        If a replaced expression is in an f-string, where Python 3.11 has wrong columns, the layout of the node is lost.
         """
         replaced_parts = [part for part in ast.walk(node) if part in changes and isinstance(part, ast.expr)]
-        in_strings = any(
+        is_in_string = any(
             isinstance(enclosing, ast.JoinedStr) for part in replaced_parts for enclosing in self.ancestors(part)
         )
-        if in_strings:
+        if is_in_string:
             new_node = _ExpressionReplacer(
                 {ast.dump(part, include_attributes=True): changes[part] for part in replaced_parts}
             )
@@ -242,7 +243,10 @@ class Draft:
         return text
 
     def apply_splices(self, splices: Iterable[Splice | None]) -> str | None:
-        """Return the text with splices; ``None`` if one is ``None``, two overlap, or the result is not Python."""
+        """Return the text with splices applied.
+
+        The result is ``None`` if a splice is ``None``, two splices overlap, or the text is unchanged or not Python.
+        """
         text = self.text
         limit = len(text)
         for splice in sorted(set(splices), key=lambda splice: splice or (0, 0, ""), reverse=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jupyter_graphbreak.experiments.families.bound_names import read_after
 from jupyter_graphbreak.experiments.families.branches import requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
-from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAMILY = "experts"
 _ALL_EXPERTS_TITLE = "Loop over all of `{}`, not only over those that the batch uses"
 _DROP_COUNTS_TITLE = "Drop the test for experts without rows"
-#: Functions and methods that return the numbers that occur in a tensor, in ascending order and each once.
+#: Functions and methods that return, in ascending order, the different numbers in a tensor, or where it is not zero.
 _OCCURRING_NUMBERS = {"unique", "nonzero"}
 #: Methods that turn the rows of ``nonzero()``, each with one number, into numbers.
 _FLATTENING_METHODS = {"flatten", "squeeze", "view", "reshape", "ravel", "tolist"}
@@ -79,7 +79,7 @@ def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
         return None
     assignment = _only_assignment(function, loop.iter.id) if isinstance(loop.iter, ast.Name) else None
     numbers = assignment.value if assignment is not None else loop.iter
-    if not any(_called_name(node) in _OCCURRING_NUMBERS for node in ast.walk(numbers)):
+    if not any(called_name(node) in _OCCURRING_NUMBERS for node in ast.walk(numbers)):
         return None
     names: tuple[str, ...] = (loop.target.id,)
     alias = _number_in_python(loop)
@@ -90,18 +90,14 @@ def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
 
 
 def _only_assignment(function: FunctionNode, name: str) -> ast.Assign | None:
-    """Return the statement that assigns to a name; ``None`` if there is none, or more than one."""
+    """Return the only assignment to a name; ``None`` if there is none, more than one, or one with further targets."""
     stores = [node for node in ast.walk(function) if isinstance(node, ast.Assign) and name in names_bound(node)]
     is_only = len(stores) == 1 and len(stores[0].targets) == 1 and isinstance(stores[0].targets[0], ast.Name)
     return stores[0] if is_only else None
 
 
-def _called_name(node: ast.AST) -> str:
-    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-
-
 def _number_in_python(loop: ast.For) -> ast.Name | None:
-    """Return the name that the first statement of a loop gives to the index: ``i`` in ``i = int(e.item())``."""
+    """Return the name that a loop's first statement gives to the index, as in ``i = int(e.item())``; else ``None``."""
     first = loop.body[0]
     if not isinstance(first, ast.Assign) or len(first.targets) != 1 or not isinstance(first.targets[0], ast.Name):
         return None
@@ -186,7 +182,7 @@ def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) ->
 
 def _has_rows(numbers: ast.expr) -> bool:
     """Return whether the loop's items are tensors with one element, not numbers: rows of ``nonzero()``."""
-    names = {_called_name(node) for node in ast.walk(numbers)}
+    names = {called_name(node) for node in ast.walk(numbers)}
     return "nonzero" in names and not names & _FLATTENING_METHODS and isinstance(numbers, ast.Call)
 
 
@@ -196,7 +192,7 @@ def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> b
     for statement in body:
         if isinstance(statement, ast.Assign | ast.AugAssign):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        elif isinstance(statement, ast.Expr) and _called_name(statement.value) in _ROW_UPDATES:
+        elif isinstance(statement, ast.Expr) and called_name(statement.value) in _ROW_UPDATES:
             targets = [statement.value]
         else:
             return False

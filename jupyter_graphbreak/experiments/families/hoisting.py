@@ -9,7 +9,14 @@ from jupyter_graphbreak.experiments.families.crossing import conditions_before, 
 from jupyter_graphbreak.experiments.families.drafting import fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.protection import is_protected
-from jupyter_graphbreak.experiments.families.site import dotted, names_bound, names_read, parameters_of, site_of
+from jupyter_graphbreak.experiments.families.site import (
+    called_name,
+    dotted,
+    names_bound,
+    names_read,
+    parameters_of,
+    site_of,
+)
 from jupyter_graphbreak.experiments.families.wrapping import entry_function, wrap_function
 
 if TYPE_CHECKING:
@@ -25,7 +32,7 @@ _BEFORE_TITLE = "Run it before the call"
 TIME_DEPENDENT_FUNCTIONS = {
     "time", "perf_counter", "perf_counter_ns", "monotonic", "time_ns", "process_time", "sleep", "synchronize", "now",
 }  # fmt: skip
-#: Context managers that change no value.
+#: Context managers that usually change no value.
 _HARMLESS_CONTEXTS = {"record_function", "flags", "nvtx", "range", "profile", "catch_warnings"}
 
 
@@ -58,7 +65,7 @@ def _move_before_call(site: Site, function: FunctionNode) -> Iterator[Proposal]:
         isinstance(node_before, exit_nodes) for part in earlier_statements for node_before in ast.walk(part)
     ):
         return
-    if dotted(call.func).rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS or "()" in dotted(call.func):
+    if called_name(call) in TIME_DEPENDENT_FUNCTIONS or "()" in dotted(call.func):
         return
     local_names = names_bound(function) | parameters_of(function)
     if names_read(call) & local_names or any(isinstance(part, ast.Lambda | ast.Await) for part in ast.walk(call)):
@@ -95,7 +102,7 @@ def _body_lines(site: Site, block: ast.With) -> list[str] | None:
     draft = site.draft
     simple = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Pass)
     if any(item.optional_vars is not None for item in block.items) or not all(
-        isinstance(s, simple) for s in block.body
+        isinstance(statement, simple) for statement in block.body
     ):
         return None
     return [draft.text_of(node) for node in block.body]
@@ -103,7 +110,7 @@ def _body_lines(site: Site, block: ast.With) -> list[str] | None:
 
 def _drop_block(site: Site, block: ast.With) -> Iterator[Proposal]:
     contexts = [item.context_expr for item in block.items]
-    names = {dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else "" for node in contexts}
+    names = {called_name(node) for node in contexts}
     lines = _body_lines(site, block)
     if lines is not None and names <= _HARMLESS_CONTEXTS:
         splice = site.draft.statement_replacement(block, lines)

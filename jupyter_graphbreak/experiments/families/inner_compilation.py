@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice, first_line, fresh_name
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
+    called_name,
     compile_options,
     dotted,
     draft_of,
@@ -172,7 +173,7 @@ class _InnerCompilationWriter:
             self._add(site.source, draft.replacement(site.node, draft.text_of(site.target)))
 
     def add(self, call: InnerCall, files: Mapping[str, str]) -> str:
-        """Compile an inner call, and return its name for the reader."""
+        """Add the code that compiles an inner call, and return the call's name for the reader."""
         if not call.places:
             self._decorate(call, files)
             return call.name
@@ -188,7 +189,7 @@ class _InnerCompilationWriter:
         return expressions[0] + method
 
     def _add_loop(self, call: InnerCall, method: str, expressions: Sequence[str]) -> str:
-        """Compile each module of a list, or one method of each module."""
+        """Add a loop that compiles each module of a list, or one method of each, and return its name for the reader."""
         lists = {expression.rpartition("[")[0] for expression in expressions}
         name = f"each {call.name}{method} of {min(lists)}"
         if len(lists) != 1 or not min(lists):
@@ -227,7 +228,7 @@ class _InnerCompilationWriter:
         self.is_possible = False
 
     def _expression(self, place: str, *, is_own: bool) -> str | None:
-        """Return the expression with which code at the top level of the sources refers to a place."""
+        """Return the expression with which code at the top level refers to a place; ``None`` if it is not known."""
         root = place.partition(".")[0].partition("[")[0]
         if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
             owner = self._owner_expression()
@@ -239,7 +240,7 @@ class _InnerCompilationWriter:
         return _joined_expression(place, "")
 
     def _owner_expression(self) -> str | None:
-        """Return the expression of the module that is compiled, or to which the compiled method belongs."""
+        """Return the expression of the compiled module, or of the compiled method's; ``None`` if it is not known."""
         for site in self._compile_sites:
             target = site.target
             if self._entry.owner and isinstance(target, ast.Attribute):
@@ -258,7 +259,7 @@ class _InnerCompilationWriter:
         return next(iter(assigned_names)) if len(assigned_names) == 1 else None
 
     def _argument_for(self, parameter: str) -> str | None:
-        """Return the expression that the top level passes for a parameter of the entry."""
+        """Return the expression that the top level passes for a parameter of the entry; ``None`` if it is not known."""
         index = self._entry.parameters.index(parameter)
         names = {
             self._entry.name,
@@ -279,7 +280,10 @@ class _InnerCompilationWriter:
         return None
 
     def _insert(self, expression: str, lines: list[str]) -> None:
-        """Insert lines where the entry was compiled, or after the statement that binds the name of an expression."""
+        """Insert lines before the statement that compiled the entry, or before the first use of an expression's name.
+
+        If the name is bound later in that source, or there is no such statement, the lines follow the last binding.
+        """
         root = expression.partition(".")[0].partition("[")[0]
         sites = [
             (site.source, self._drafts[site.source].enclosing(site.node, ast.stmt)) for site in self._compile_sites
@@ -312,7 +316,7 @@ class _InnerCompilationWriter:
         self._add(source, insertion)
 
     def _first_use(self, name: str) -> tuple[str, ast.stmt] | None:
-        """Return the first statement at the top level that uses a name."""
+        """Return the first statement at the top level that uses a name, with its source; ``None`` if there is none."""
         for source, draft in self._drafts.items():
             for statement in draft.tree.body:
                 if not isinstance(statement, FunctionNode | ast.ClassDef) and name in names_read(statement):
@@ -360,7 +364,7 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     if not entry.is_module:
         return dotted(target) == entry.name
     if isinstance(target, ast.Call):
-        return dotted(target.func).rpartition(".")[2] == entry.name
+        return called_name(target) == entry.name
     name = dotted(target)
     return name in created if created else name.rpartition(".")[2] not in functions
 
@@ -369,14 +373,16 @@ def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:
     """Yield the names to which a source assigns objects of a class."""
     for node in ast.walk(draft.tree):
         if isinstance(node, ast.Assign) and any(
-            isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] == class_name
-            for part in ast.walk(node.value)
+            isinstance(part, ast.Call) and called_name(part) == class_name for part in ast.walk(node.value)
         ):
             yield from (dotted(target) for target in node.targets if _PLACE_PATTERN.fullmatch(dotted(target)))
 
 
 def _joined_expression(expression: str, place: str) -> str | None:
-    """Return the expression for a place in an object, given the object's expression; module numbers become indices."""
+    """Return the expression for a place in an object, given the object's expression; module numbers become indices.
+
+    ``None`` if the place cannot be written as an expression.
+    """
     steps = re.sub(r"\.(\d+)", r"[\1]", f".{place.lstrip('.')}" if place and place[0] not in ".[" else place)
     whole = re.sub(r"\.(\d+)", r"[\1]", expression) + steps
     return whole if _PLACE_PATTERN.fullmatch(whole) else None
@@ -389,7 +395,7 @@ def _binds(node: ast.AST, name: str) -> bool:
 
 
 def _name_assigned(draft: Draft, node: ast.expr) -> str:
-    """Return the name to which the result of an expression is assigned."""
+    """Return the name to which the result of an expression is assigned; empty if there is none."""
     statement = draft.enclosing(node, ast.stmt)
     is_named = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     return statement.targets[0].id if is_named else ""  # type: ignore[union-attr]

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.bound_names import is_bound_before, read_after
-from jupyter_graphbreak.experiments.families.branch_sides import OPERATOR_SIGNS, has_no_side_effects, parenthesized
+from jupyter_graphbreak.experiments.families.branch_sides import (
+    OPERATOR_SIGNS,
+    RANDOM_OPERATIONS,
+    has_no_side_effects,
+    parenthesized,
+)
 from jupyter_graphbreak.experiments.families.conditions import is_host_test, tensor_condition
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
@@ -30,8 +35,6 @@ if TYPE_CHECKING:
 FAMILY = "loops"
 _RUN_TO_END_TITLE = "Run the loop to its end, and use torch.where to keep the values that it would have stopped with"
 _WHILE_LOOP_TITLE = "Write the loop with torch.while_loop"
-#: Random operations: an additional iteration would draw numbers that the program does not draw.
-_RANDOM_OPERATIONS = re.compile(r"drop|rand|bernoulli|multinomial|normal_|uniform_")
 
 
 def propose(problem: Problem) -> Iterator[Proposal]:
@@ -149,7 +152,7 @@ def _reads_beyond_the_end(site: Site, loop: ast.For | ast.While) -> Iterator[str
 def _run_to_end(
     site: Site, exit_: _LoopExit, branch: ast.If | None, exit_statements: Sequence[ast.stmt]
 ) -> list[Splice | None] | None:
-    """Return splices that run a loop to its end and keep the values that it had at its exit.
+    """Return splices that run a loop to its end and keep the values that it had at its exit; ``None`` if that fails.
 
     Parameters
     ----------
@@ -203,7 +206,7 @@ def _run_to_end(
 def _return_after_end(
     site: Site, exit_: _LoopExit, branch: ast.If, early_return: ast.Return
 ) -> list[Splice | None] | None:
-    """Return splices that run a loop to its end, and select its early result at the end of the function."""
+    """Return splices that run a loop to its end and then select its early result; ``None`` if that is impossible."""
     draft, loop, function = site.draft, exit_.loop, site.function
     final_return = function.body[-1] if function is not None else None
     if (
@@ -247,7 +250,7 @@ def _propose_while_loop(site: Site, loop: ast.While) -> Iterator[Proposal]:
     state = sorted(name for name in _assigned_names(loop.body) if is_bound_before(draft, loop, name))
     if not state or (_assigned_names(loop.body) - set(state)) & read_after(draft, loop):
         return
-    condition_function, body_function = fresh_name(draft, "goes_on"), fresh_name(draft, "turn")
+    condition_function, body_function = fresh_name(draft, "cond_fn"), fresh_name(draft, "body_fn")
     step = indentation_step(draft, loop)
     body = [_out_of_place_text(site, node, set(state)) or draft.text_of(node) for node in loop.body]
     # The body must not return one of its inputs.
@@ -311,7 +314,7 @@ def _assigned_names(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def _assignment(statement: ast.stmt) -> tuple[ast.Name, ast.expr] | None:
-    """Return the name that a statement assigns to, and the value."""
+    """Return the name that a statement assigns to, and the value or the operand of ``+=``; else ``None``."""
     target: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
@@ -337,7 +340,8 @@ def _is_simple(statement: ast.stmt) -> bool:
 
 def _is_pure(value: ast.expr) -> bool:
     in_place = (isinstance(node, ast.Attribute) and re.search(r"[^_]_$", node.attr) for node in ast.walk(value))
-    return has_no_side_effects(value) and not any(in_place) and not _RANDOM_OPERATIONS.search(ast.unparse(value))
+    # An additional iteration would draw random numbers that the program does not draw.
+    return has_no_side_effects(value) and not any(in_place) and not RANDOM_OPERATIONS.search(ast.unparse(value))
 
 
 def _out_of_place_splices(site: Site, statements: Sequence[ast.stmt], state: Sequence[str]) -> Iterator[Splice | None]:

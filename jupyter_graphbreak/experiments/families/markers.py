@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from jupyter_graphbreak.experiments.families.site import dotted, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +21,6 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     site = site_of(problem)
     if site is None or not isinstance(site.statement, ast.Expr) or not isinstance(site.statement.value, ast.Call):
         return
-    name = dotted(site.statement.value.func).rpartition(".")[2]
+    name = called_name(site.statement.value)
     if name in _MARKERS:
         yield from site.propose_edit(FAMILY, f"Remove {name}()", [site.draft.deletion(site.statement)])

@@ -56,7 +56,7 @@ class ReadExpressions(NamedTuple):
     tensors : collection of str
         The expressions for tensors.
     varied : collection of str
-        The numbers that varied between the calls, and the tensors with a size that varied.
+        The expressions for numbers that varied between the calls, and for tensors with a size that varied.
     """
 
     plain: Collection[str]
@@ -97,7 +97,7 @@ def propose_precomputed(
     texts : mapping
         The texts of all sources of the user, by their ids.
     readings : ReadExpressions
-        The names that the function reads.
+        The expressions that the function reads.
     """
     draft = draft_of(texts[source])
     function = _function_at(draft, line) if draft is not None else None
@@ -136,7 +136,7 @@ def _function_at(draft: Draft, line: int) -> ast.FunctionDef | None:
 
 
 def _added_function(draft: Draft, text: str) -> str | None:
-    """Return the name of the function that a changed text adds."""
+    """Return the name of the function that a changed text adds; ``None`` if there is none."""
     changed_draft = draft_of(text)
     earlier_names = {node.name for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)}
     later_names = (
@@ -256,7 +256,7 @@ class _Partition:
         self.lines += [line.removeprefix(indent) for line in self.draft.text_of(statement).split("\n")]
 
     def _is_movable(self, statement: ast.stmt) -> bool:
-        """Return whether a statement only binds names to values that can be computed before the call."""
+        """Return whether a statement only binds names, which nothing else binds, to values known before the call."""
         match statement:
             case ast.Assign(targets=[ast.Name()]) | ast.If():
                 pass
@@ -265,7 +265,8 @@ class _Partition:
         return self._only_assigns(statement) and all(
             self._binding_count(name)
             == sum(
-                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(statement)
+                isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+                for node in ast.walk(statement)
             )
             for name in names_bound(statement)
         )
@@ -280,9 +281,11 @@ class _Partition:
 
     def _binding_count(self, name: str) -> int:
         """Return how often the function binds a name, its parameters included."""
-        stores = [n for n in ast.walk(self.function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-        return sum(n.id == name for n in stores) + sum(
-            isinstance(n, ast.arg) and n.arg == name for n in ast.walk(self.function)
+        stores = [
+            node for node in ast.walk(self.function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        ]
+        return sum(node.id == name for node in stores) + sum(
+            isinstance(node, ast.arg) and node.arg == name for node in ast.walk(self.function)
         )
 
     def _largest_movable(self, node: ast.AST) -> Iterator[ast.expr]:
@@ -347,7 +350,7 @@ class _Partition:
         return isinstance(node, _COMPOSITE_EXPRESSIONS) and all(map(self._is_available, ast.iter_child_nodes(node)))
 
     def _can_run_before_call(self, function: ast.expr) -> bool:
-        """Return whether a function can run before the call: a builtin, a function in a module, or a string method."""
+        """Return whether a function can run before the call: a builtin, a module's function, or a value's method."""
         name = dotted(function)
         if name.rpartition(".")[2] in TIME_DEPENDENT_FUNCTIONS:
             return False

@@ -75,7 +75,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _output_function(statement: ast.stmt) -> str | None:
-    """Return the name of the output function that a statement calls."""
+    """Return the name of the output function that a statement calls; ``None`` if it calls none."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return None
     name = dotted(statement.value.func)
@@ -90,7 +90,7 @@ def _is_output(statement: ast.stmt) -> bool:
 
 
 def _deferrable_statement(problem: Problem, site: Site) -> ast.stmt | None:
-    """Return the statement at a break that only writes output or checks something."""
+    """Return the statement at a break that may run after the call: a call whose result is not used, or a check."""
     statement = site.statement
     if isinstance(statement, ast.Expr | ast.Raise):
         outer = next(site.draft.ancestors(statement))
@@ -121,8 +121,8 @@ def _move_after_call(problem: Problem, site: Site, function: FunctionNode, state
     draft = site.draft
     statements = _all_output_statements(problem, site, function, statement)
     title = _title(statements)
-    for cloned in (False, True):
-        parts = [deferral.defer(draft, function, node, clones_changed=cloned) for node in statements]
+    for clones_changed in (False, True):
+        parts = [deferral.defer(draft, function, node, clones_changed=clones_changed) for node in statements]
         deferred = [part for part in parts if part is not None]
         texts = deferral.move_after_call(site, function, deferred) if len(deferred) == len(parts) else None
         if texts is None:
@@ -177,7 +177,7 @@ def _title(statements: list[ast.stmt]) -> str:
 
 
 def _all_output_statements(problem: Problem, site: Site, function: FunctionNode, statement: ast.stmt) -> list[ast.stmt]:
-    """Return all output statements of a function: they must move together to keep their order."""
+    """Return a statement, and the output and breaking checks of its function: together they keep their order."""
     breaking_tests = deferral.statements_with_breaking_tests(problem, site)
     statements: list[ast.stmt] = []
     nodes = [part for part in ast.walk(function) if isinstance(part, ast.stmt)]

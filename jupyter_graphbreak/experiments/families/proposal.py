@@ -84,7 +84,8 @@ class InnerCall:
         The places of the modules in the entry's state, such as "net.layers.0", or "layers.0" if the entry is
         itself the module ``net``. Empty for a function.
     method : str
-        The method of the modules to compile; empty if ``Module.compile`` affects their calls.
+        The name of the modules' method to compile; an empty name stands for their calls, which ``Module.compile``
+        compiles.
     filename : str
         The file of the function.
     functions : frozenset of tuple
@@ -115,7 +116,8 @@ class Proposal:
     texts : mapping
         The whole new text of each changed source, by the source's id.
     settings : mapping
-        Full dotted names and their values; a function is represented by its dotted name, a set by a list.
+        The values of settings by their full dotted names; a function is represented by its dotted name, a set by a
+        list.
     code : str or None
         The code of a switch, which runs before compiling. ``model`` is the outermost module of the program.
     conditions : tuple of Condition
@@ -123,7 +125,7 @@ class Proposal:
     compiles_itself : bool
         Whether the changed function compiles an inner function, and must be called uncompiled.
     assumptions : tuple of str
-        Assumptions that no input can verify, as the ends of sentences.
+        Assumptions that no input can verify, as clauses: "it assumes that ...".
     inner_calls : tuple of InnerCall
         The modules to compile inside the function, which is called uncompiled.
     """

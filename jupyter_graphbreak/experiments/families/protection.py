@@ -10,15 +10,22 @@ from jupyter_graphbreak._torch_compat.operations import LOOKUP_FUNCTIONS
 from jupyter_graphbreak.experiments.families.branch_sides import has_no_side_effects
 from jupyter_graphbreak.experiments.families.conditions import split_test
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode
-from jupyter_graphbreak.experiments.families.site import arguments_of, dotted, names_bound, names_read, parameters_of
+from jupyter_graphbreak.experiments.families.site import (
+    arguments_of,
+    called_name,
+    dotted,
+    names_bound,
+    names_read,
+    parameters_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: Methods and functions that accept every tensor, whatever its size and values.
-_ACCEPTS_EVERY_TENSOR = {
+#: Methods and functions that hardly ever raise because of a tensor's size and values.
+_RARELY_RAISING_CALLS = {
     "sum", "mean", "any", "all", "abs", "norm", "std", "var", "square", "sqrt", "exp", "sign", "neg", "clone", "detach",
     "isnan", "isinf", "isfinite", "isclose", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
     "logical_not", "logical_xor", "count_nonzero", "numel", "size", "dim", "float", "double", "half", "long", "bool",
@@ -29,9 +36,9 @@ _SIZE_ATTRIBUTES = {"shape", "ndim"}
 
 
 def first_part_that_may_raise(node: ast.expr) -> ast.expr | None:
-    """Return the first part of an expression that may raise for some sizes and numbers, as far as its syntax shows."""
+    """Return the first part of an expression that may raise for some sizes or numbers; ``None`` if none is seen."""
     for part in ast.walk(node):
-        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] not in _ACCEPTS_EVERY_TENSOR:
+        if isinstance(part, ast.Call) and called_name(part) not in _RARELY_RAISING_CALLS:
             return part
         if isinstance(part, ast.Subscript) and not _is_of_size(part.value) and not isinstance(part.slice, ast.Slice):
             return part
@@ -88,12 +95,12 @@ def assumptions_of(
 
 
 def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
-    """Return the names that a test compares with ``<`` or ``>``, directly or in a comparison that it reads by name."""
+    """Return the names that a test compares by order, as in ``i < n``, directly or in an assignment to a name in it."""
     read, scope = names_read(test), draft.enclosing_function(test) or draft.tree
     assignments = (node for node in ast.walk(scope) if isinstance(node, ast.Assign) and names_bound(node) & read)
     values = [test, *(node.value for node in assignments)]
     comparisons = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Compare))
-    ordered = (part for part in comparisons if any(isinstance(op, _ORDERS) for op in part.ops))
+    ordered = (part for part in comparisons if any(isinstance(op, _ORDER_COMPARISONS) for op in part.ops))
     return {name for part in ordered for name in names_read(part)}
 
 
@@ -101,7 +108,7 @@ def _names_of_positions(draft: Draft, node: ast.AST) -> set[str]:
     """Return the names in the positions or labels with which an expression, or a function it calls, looks items up."""
     if not isinstance(node, ast.Call):
         return _names_of_own_positions(draft, node)
-    name = dotted(node.func).rpartition(".")[2]
+    name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
     looked_up = (_names_of_own_positions(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
     return _names_of_arguments(node) if any(looked_up) else _names_of_own_positions(draft, node)
@@ -113,7 +120,7 @@ def _names_of_own_positions(draft: Draft, node: ast.AST) -> set[str]:
         return set() if parts else names_read(node.slice)
     if not isinstance(node, ast.Call):
         return set()
-    name = dotted(node.func).rpartition(".")[2]
+    name = called_name(node)
     return _names_of_arguments(node) if name in LOOKUP_FUNCTIONS or name in _embeddings(draft) else set()
 
 
@@ -234,10 +241,11 @@ def _containers_without_items(draft: Draft) -> set[str]:
 
 def _is_harmless(function: FunctionNode) -> bool:
     """Return whether a function of the source has no side effects and never raises, as far as its syntax shows."""
-    leaves = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
-    nodes = list(ast.walk(function))
-    effects = any(isinstance(node, ast.Call) and not has_no_side_effects(node) for node in nodes)
-    return not effects and not any(isinstance(node, leaves) for node in nodes)
+    harmful_nodes = (ast.Raise, ast.Assert, ast.Global, ast.Nonlocal, ast.Delete)
+    return not any(
+        isinstance(node, harmful_nodes) or (isinstance(node, ast.Call) and not has_no_side_effects(node))
+        for node in ast.walk(function)
+    )
 
 
 def _divides_by_unknown(node: ast.BinOp) -> bool:
@@ -261,12 +269,12 @@ def _is_of_size(node: ast.expr) -> bool:
         case ast.Subscript():
             return _is_of_size(node.value)
         case ast.Call():
-            return dotted(node.func).rpartition(".")[2] in {"len", "numel", "size", "dim"}
+            return called_name(node) in {"len", "numel", "size", "dim"}
     return False
 
 
 _REMOVING_METHODS = {"clear", "pop", "popitem", "popleft", "remove"}
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_ORDER_COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _COMPARISONS_WITH_NONE = (ast.Is, ast.IsNot, ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 
 

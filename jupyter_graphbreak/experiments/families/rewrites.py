@@ -10,7 +10,7 @@ from jupyter_graphbreak.experiments.families.conditions import split_test, tenso
 from jupyter_graphbreak.experiments.families.deferral import is_in_try_or_with
 from jupyter_graphbreak.experiments.families.drafting import argument, fresh_name, operand
 from jupyter_graphbreak.experiments.families.protection import assumptions_of
-from jupyter_graphbreak.experiments.families.site import dotted, indentation_step, site_of
+from jupyter_graphbreak.experiments.families.site import called_name, dotted, indentation_step, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,10 +41,10 @@ def propose(problem: Problem) -> Iterator[Proposal]:
 
 
 def _call_with_name(site: Site, *names: str) -> ast.Call | None:
-    """Return the call at a break or in its statement whose function or method has one of the names."""
+    """Return the call at a break or in its statement that calls one of the names; ``None`` if there is none."""
     nodes = [site.node, *site.draft.ancestors(site.node), *ast.walk(site.statement)]
     for part in nodes:
-        if isinstance(part, ast.Call) and dotted(part.func).rpartition(".")[2] in names:
+        if isinstance(part, ast.Call) and called_name(part) in names:
             return part
     return None
 
@@ -78,7 +78,7 @@ def _copy_with_clone(site: Site) -> Iterator[Proposal]:
 
 
 def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
-    """Write ``x.requires_grad = flag`` as a call, or take the tensor out of autograd."""
+    """Write ``x.requires_grad = flag`` as a call, take the tensor out of autograd, or leave the flag as it is."""
     statement = site.statement
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
@@ -96,7 +96,7 @@ def _replace_requires_grad(site: Site) -> Iterator[Proposal]:
 
 
 def _leave_requires_grad_out(site: Site) -> Iterator[Proposal]:
-    """Remove a gradient flag from an intermediate tensor."""
+    """Remove a call of ``requires_grad_()``."""
     call = _call_with_name(site, "requires_grad_")
     if call is None or not isinstance(call.func, ast.Attribute):
         return
@@ -149,7 +149,7 @@ def _drop_progress_bar(site: Site) -> Iterator[Proposal]:
     loop = site.statement
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 1:
         return
-    if dotted(loop.iter.func).rpartition(".")[2] not in {"tqdm", "track"}:
+    if called_name(loop.iter) not in {"tqdm", "track"}:
         return
     torch = site.torch
     items, iterable = operand(site.draft.text_of(loop.iter.args[0])), site.draft.text_of(loop.iter)
@@ -170,7 +170,7 @@ def _draw_with_uniform(site: Site) -> Iterator[Proposal]:
 
 
 def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
-    """Write ``list(map(f, xs))`` as a comprehension."""
+    """Write ``list(map(f, xs))`` or ``tuple(map(f, xs))`` as a comprehension."""
     call = _call_with_name(site, "list", "tuple")
     inner = call.args[0] if call is not None and len(call.args) == 1 else None
     if call is None or not isinstance(inner, ast.Call) or dotted(inner.func) != "map" or len(inner.args) != 2:  # noqa: PLR2004 - f and xs
@@ -178,7 +178,7 @@ def _map_as_comprehension(site: Site) -> Iterator[Proposal]:
     function, items = inner.args
     if not isinstance(function, ast.Name | ast.Attribute):
         return
-    item_name = fresh_name(site.draft, "each")
+    item_name = fresh_name(site.draft, "item")
     loop = f"{site.draft.text_of(function)}({item_name}) for {item_name} in {operand(site.draft.text_of(items))}"
     new_text = f"[{loop}]" if dotted(call.func) == "list" else f"tuple([{loop}])"
     yield from site.propose_edit(FAMILY, "Write the map as a comprehension", [site.draft.replacement(call, new_text)])
@@ -222,7 +222,7 @@ def _str_format_template(template: str) -> str | None:
 
 
 def _replacement_field(conversion: re.Match[str]) -> str | None:
-    """Return the replacement field for a ``%`` conversion, with the same alignment."""
+    """Return the replacement field for a ``%`` conversion, with the same alignment; ``None`` if there is none."""
     if conversion.group() == "%%":
         return "%"
     flags, width, precision, conversion_type = conversion.group("flags", "width", "precision", "kind")

@@ -83,7 +83,7 @@ def _mask_instead_of_selecting(site: Site) -> Iterator[Proposal]:
 
 
 def _selection(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """Return the tensor and the mask of ``x[mask]`` or ``masked_select``."""
+    """Return the tensor and the mask of ``x[mask]`` or ``masked_select``; ``None`` for other expressions."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return None if isinstance(node.slice, ast.Tuple | ast.Slice) else (node.value, node.slice)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_select":

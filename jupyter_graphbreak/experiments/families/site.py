@@ -44,7 +44,7 @@ class Site:
 
     @property
     def function(self) -> FunctionNode | None:
-        """The function that contains the break."""
+        """The function that contains the break; ``None`` at the top level."""
         return self.draft.enclosing_function(self.node)
 
     def condition(self, test: ast.expr, sides: tuple[bool, ...] = (True, False)) -> Condition:
@@ -89,7 +89,7 @@ class Site:
 
 
 def name_of_torch(draft: Draft) -> str | None:
-    """Return the name under which a source imports torch."""
+    """Return the name under which a source imports torch; ``None`` if it does not."""
     return next((name for _, name in _imports_of_torch(draft)), None)
 
 
@@ -164,13 +164,18 @@ def dotted(node: ast.AST) -> str:
     return "()"
 
 
+def called_name(node: ast.AST) -> str:
+    """Return the name of the function or method that an expression calls, without its owner; empty if it is no call."""
+    return dotted(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+
+
 def names_read(node: ast.AST) -> set[str]:
     """Return the names that a piece of code reads."""
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
 
 
 def names_bound(node: ast.AST) -> set[str]:
-    """Return the names that a piece of code binds."""
+    """Return the names that a piece of code assigns to; imports and definitions are not included."""
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 

@@ -10,6 +10,7 @@ from jupyter_graphbreak.experiments.families.crossing import conditions_before
 from jupyter_graphbreak.experiments.families.drafting import FunctionNode, fresh_name, operand
 from jupyter_graphbreak.experiments.families.proposal import Proposal
 from jupyter_graphbreak.experiments.families.site import (
+    called_name,
     dotted,
     names_bound,
     names_read,
@@ -71,7 +72,7 @@ def text_or_value(value):
 def plain(value):
     if isinstance(value, Sizes):
         return tensor_of(value.text)
-    return type(value)([plain(each) for each in value]) if type(value) in (list, tuple) else value
+    return type(value)([plain(item) for item in value]) if type(value) in (list, tuple) else value
 
 
 @torch._dynamo.assume_constant_result
@@ -91,12 +92,12 @@ def device_in(text):
 
 @torch._dynamo.assume_constant_result
 def computed(name, args, kwargs):
-    def made(value):
+    def value_of(value):
         if isinstance(value, str):
             return torch.tensor(numbers_in(value), dtype=dtype_in(value))
         return slice(*value[1:]) if isinstance(value, tuple) else value
 
-    result = getattr(torch.Tensor, name)(*map(made, args), **dict(kwargs))
+    result = getattr(torch.Tensor, name)(*map(value_of, args), **dict(kwargs))
     return text_of(result, device_in(next(value for value in args if isinstance(value, str))))
 
 
@@ -129,37 +130,37 @@ def given_sizes(given):
 
 
 def from_grids(inner, given):
-    made = dict(given)
+    arguments = dict(given)
     vision = getattr(inner, "visual", None) or inner.vision_model
     grids = {kind: given.get(f"{kind}_grid_thw") for kind in ("image", "video")}
     for kind, grid in grids.items():
         for name, value in of_vision(vision, grid).items() if grid is not None else ():
             lengths = sizes_of(text_of(value)) if "seqlens" in name else value
-            made.setdefault(f"{kind}_{name}", lengths)
+            arguments.setdefault(f"{kind}_{name}", lengths)
     compute = getattr(inner, "compute_3d_position_ids", None)
     is_first = given.get("position_ids") is None and given.get("past_key_values") is None
     needed = [given.get(name) for name in ("input_ids", "mm_token_type_ids")]
     has_grid = any(grid is not None for grid in grids.values())
-    if compute is not None and is_first and has_grid and all(each is not None for each in needed):
+    if compute is not None and is_first and has_grid and all(value is not None for value in needed):
         names = inspect.signature(compute).parameters
         with contextlib.suppress(Exception):  # if the arguments are wrong, the model itself raises
-            made["position_ids"] = compute(**{name: given.get(name) for name in names})
-    return made
+            arguments["position_ids"] = compute(**{name: given.get(name) for name in names})
+    return arguments
 
 
 def of_vision(vision, grid):
     merge = vision.spatial_merge_size
-    made = {}
+    tensors = {}
     if hasattr(vision, "num_grid_per_side"):
-        how = (vision.num_grid_per_side, vision.interpolation_mode, vision.interpolation_align_corners, merge)
-        interpolation = vision_utils.get_vision_interpolation_indices_and_weights(grid, *how)
-        made["interp_indices"], made["interp_weights"] = interpolation
-    made["position_ids"] = vision_utils.get_vision_position_ids(grid, merge)
-    made["cu_seqlens"] = vision_utils.get_vision_cu_seqlens(grid)
+        options = (vision.num_grid_per_side, vision.interpolation_mode, vision.interpolation_align_corners, merge)
+        interpolation = vision_utils.get_vision_interpolation_indices_and_weights(grid, *options)
+        tensors["interp_indices"], tensors["interp_weights"] = interpolation
+    tensors["position_ids"] = vision_utils.get_vision_position_ids(grid, merge)
+    tensors["cu_seqlens"] = vision_utils.get_vision_cu_seqlens(grid)
     if hasattr(vision, "window_size"):
         window = vision_utils.get_vision_window_index(grid, merge, vision.window_size, vision.patch_size)
-        made["window_index"], made["cu_window_seqlens"] = window
-    return made
+        tensors["window_index"], tensors["cu_window_seqlens"] = window
+    return tensors
 
 
 model.register_forward_pre_hook(compute_from_grids, with_kwargs=True)'''
@@ -321,14 +322,14 @@ def _read_before_call(problem: Problem, site: Site, function: FunctionNode) -> I
 
 
 def _host_read_at(break_site: Site) -> _HostRead | None:
-    """Return the read that moves a tensor's numbers to the host at a break."""
+    """Return the read that moves a tensor's numbers to the host at a break; ``None`` if there is none."""
     for part in (break_site.node, *break_site.draft.ancestors(break_site.node)):
         if isinstance(part, ast.stmt):
             return None
         tensor = tensor_moved_to_host(part) if isinstance(part, ast.expr) else None
         if tensor is None or not isinstance(part, ast.Call):
             continue
-        name = dotted(part.func).rpartition(".")[2]
+        name = called_name(part)
         while (inner := tensor_moved_to_host(tensor)) is not None:
             tensor = inner
         return (
@@ -338,9 +339,9 @@ def _host_read_at(break_site: Site) -> _HostRead | None:
 
 
 def _output_size_read(break_site: Site) -> _HostRead | None:
-    """Return the read for a ``repeat_interleave`` without an output size."""
+    """Return the read at a break in a ``repeat_interleave`` without an output size; ``None`` for other breaks."""
     call = break_site.draft.enclosing(break_site.node, ast.Call)
-    if call is None or dotted(call.func).rpartition(".")[2] != "repeat_interleave":
+    if call is None or called_name(call) != "repeat_interleave":
         return None
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -361,7 +362,7 @@ def _output_size_read(break_site: Site) -> _HostRead | None:
 
 
 def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.expr) -> bool:
-    """Return whether a value is the same before the call, and every call reads it."""
+    """Return whether every call reads a tensor, which can be computed from the arguments before the call."""
     arguments = parameters_of(function)
     read_names = names_read(tensor)
     if not read_names & arguments or read_names & (names_bound(function) | _changed_in_place(function)):
@@ -389,7 +390,7 @@ def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.e
 
 
 def _changed_in_place(function: FunctionNode) -> set[str]:
-    """Return the names of objects that a function may change in place: by a method, an item, or an attribute."""
+    """Return the names of objects that a function may change in place, for example by ``add_()``, ``+=`` or an item."""
     names: set[str] = set()
     for node in ast.walk(function):
         is_target = isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load)

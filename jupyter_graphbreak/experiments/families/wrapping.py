@@ -233,8 +233,8 @@ def _names_of(name: str, drafts: Sequence[Draft], *, is_class: bool) -> set[str]
     while len(names) > count:
         count = len(names)
         for node in assignments:
-            called_name = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
-            is_result = called_name in names and not (is_class and called_name == name)
+            callee = dotted(node.value.func) if isinstance(node.value, ast.Call) else ""
+            is_result = callee in names and not (is_class and callee == name)
             if not is_result and not names.isdisjoint(names_read(node.value)):
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return names
@@ -393,7 +393,7 @@ def _extra_parameter(parameter: str | None, function: FunctionNode) -> str:
 def _splices_around_method(
     draft: Draft, method: FunctionNode, parts: _WrapperParts, splices: Sequence[Splice | None]
 ) -> list[Splice | None] | None:
-    """Move a method's body into a top-level function that the method calls."""
+    """Return splices that move a method's body into a top-level function; ``None`` if that is impossible."""
     owner = next(draft.ancestors(method))
     first = method.body[1 if ast.get_docstring(method) is not None and len(method.body) > 1 else 0]
     indent, body_indent = draft.indent_of(method), draft.indent_of(first)

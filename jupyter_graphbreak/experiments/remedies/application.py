@@ -59,14 +59,14 @@ def source_text(filename: str, find_cell: FindCell) -> str:
 
 
 def compiling_cells(known_files: Collection[str], find_cell: FindCell) -> dict[str, CellText]:
-    """Return the cells that call ``compile`` or assign names that are compiled, by their file names.
+    """Return the cells that mention ``compile`` or assign names that are compiled, by their file names.
 
-    For a cell that ran repeatedly, only the last text counts.
+    Of several cells with the same first line, as after repeated runs of one cell, only the last counts.
 
     Parameters
     ----------
     known_files : collection of str
-        File names of cells that are already known.
+        File names of cells to leave out, because they are already known.
     """
     cells = {filename: cell for filename in list(linecache.cache) if (cell := find_cell(filename)) is not None}
     compiled_names = {name for cell in cells.values() for name in _COMPILED_NAME.findall(cell.text)}
@@ -364,7 +364,7 @@ def _counterpart(known: _Counterparts, code: CodeType) -> CodeType | None:
 
 
 def _is_same_constant(one: object, other: object) -> bool:
-    """Return whether two constants are equal, or are code objects that differ only in line numbers."""
+    """Return whether two constants are equal, or are code objects with the same instructions, names and constants."""
     if not isinstance(one, types.CodeType) or not isinstance(other, types.CodeType):
         return type(one) is type(other) and one == other
     return (

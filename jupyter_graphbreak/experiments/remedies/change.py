@@ -34,13 +34,13 @@ class Change:
     texts : mapping
         The whole new text of each source that changes, by the source's id.
     settings : mapping
-        Full dotted names and their values.
+        The values of settings by their full dotted names.
     codes : tuple of str
         The code of switches, which runs before compiling.
     compiles_itself : bool
         Whether the changed function compiles an inner function, and is called uncompiled.
     assumptions : tuple of str
-        Assumptions that no input can verify, as the ends of sentences.
+        Assumptions that no input can verify, as clauses: "it assumes that ...".
     inner_calls : tuple of InnerCall
         The modules to compile inside the function.
     """
@@ -96,7 +96,10 @@ def edits_of(original: Mapping[str, str], change: Change) -> list[Edit]:
 
 
 def _hunks(old: list[str], new: list[str]) -> list[tuple[int, int, int, int]]:
-    """Return the ranges of lines that differ; no new range is one empty line, which would look like a deletion."""
+    """Return the ranges of lines that differ.
+
+    If another line is left, no new range is one empty line, which would look like a deletion.
+    """
     hunks: list[tuple[int, int, int, int]] = []
     for tag, first, last, new_first, new_last in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -157,7 +160,7 @@ def are_settings_in_conflict(first: Mapping[str, Any], second: Mapping[str, Any]
 
 
 def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, str]) -> str | None:
-    """Return a change of texts as a unified diff.
+    """Return a change of texts as a unified diff; ``None`` if no text changes.
 
     Parameters
     ----------
@@ -174,7 +177,7 @@ def patch_of(original: Mapping[str, str], change: Change, paths: Mapping[str, st
 
 
 def code_of(change: Change) -> str | None:
-    """Return the code that applies the settings and switches of a change in a kernel."""
+    """Return the code that applies the settings and switches of a change in a kernel; ``None`` if it has none."""
     modules = dict.fromkeys(name.rpartition(".")[0] for name in change.settings)
     imports = [f"import {module}" for module in modules]
     return "\n".join([*imports, *settings_statements(change.settings), *change.codes]) or None

@@ -61,7 +61,7 @@ def entry_with_change(entry: Entry, program: Program, change: Change) -> Callabl
             for switch in library_switches(change):
                 exec(switch.code or "", {})  # noqa: S102 - a switch
             with application.active(), _prepared_call(change, application, subject) as call:
-                if change.compiles_itself:  # compiled like the entry; a stance would cost time in each call
+                if change.compiles_itself:  # a stance of `torch.compiler` would cost time in each call
                     _replace_definitions(application, call, compiled)
                 yield replace(entry, call=call, compiles_itself=change.compiles_itself, inner=change.inner_places)
 
@@ -141,7 +141,7 @@ def outermost_module(call: Any, arguments: Arguments) -> Any:
 
 
 def _replace_definitions(application: Application, call: Any, replacement_of: Callable[[Any], Any]) -> None:
-    """Replace the compiled functions that a change defines."""
+    """Replace the compiled functions that a change defines, given a function from uncompiled ones to replacements."""
     scopes = [*(function.__globals__ for function in application.functions), getattr(call, "__globals__", {})]
     for scope in scopes:
         for definition in application.definitions:

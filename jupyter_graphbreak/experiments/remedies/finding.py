@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING, Any
 
@@ -109,9 +109,9 @@ def remedies_of_call(
     options = compile_arguments(fn) or CompileArguments("eager")
     entry = Entry(callable_name(call), None, call, Arguments(*args, **kwargs).bound(call), *options)
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    refused = entry.why_not_run()
-    if refused is not None:
-        return _empty_result(refused)
+    why_not = entry.why_not_run()
+    if why_not is not None:
+        return _empty_result(why_not)
     with entry.set_up():
         try:
             with limit_time(max(end, time.monotonic() + _MIN_FIRST_RUN_S)):
@@ -175,25 +175,17 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         The ids of the breaks to begin with, because an earlier search was interrupted before it reached them.
     """
     end = time.monotonic() + (PATIENCE_S if seconds is None else seconds)
-    searches: list[Search] = []
     reasons = [
         *kept_entries.left_out,
         *(f"the function was not run again: it {effect.what}" for effect in kept_entries.effects),
     ]
-    fixed_breaks: set[str] = set()
-    applicable: list[EditedCells | Patch] = []
+    progress = _Progress(report, on_status, also, first_breaks)
     entries = _sorted_by_breaks(report, kept_entries.entries, first_breaks) if report.breaks else []
     later_calls = itertools.chain.from_iterable(_later_calls(entry, kept_entries) for entry in entries)
-    searched_breaks: set[str] = set()
-
-    def unsearched() -> set[str]:
-        """Return the breaks that no search has reached."""
-        return {break_.id for break_ in report.breaks} - searched_breaks - fixed_breaks
-
     try:
         for index, entry in enumerate(itertools.chain(entries, later_calls)):
             is_later = index >= len(entries)
-            if is_later and not unsearched():
+            if is_later and not progress.unreached_breaks():
                 break
             # An entry may use most of the remaining time, and leaves the rest to later entries. The first entry has the
             # most breaks.
@@ -209,32 +201,63 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
                 if not isinstance(runner, TrialRunner):
                     reasons.append(runner)
                     continue
-                breaks_in_run = same_breaks(report, runner.original.report)
-                unsearched_breaks = unsearched()
-                breaks_to_remove = frozenset(
-                    run_id
-                    for report_id, run_id in breaks_in_run.items()
-                    if (report_id in unsearched_breaks if is_later else report_id not in fixed_breaks)
-                )
-                searched_breaks |= breaks_in_run.keys()
-                if index >= len(entries) - 1 and not unsearched():
+                breaks_to_remove = progress.note_breaks(runner, is_later=is_later)
+                if index >= len(entries) - 1 and not progress.unreached_breaks():
                     entry_end = end  # no later call is needed
                 if breaks_to_remove:
-                    breaks_to_begin_with = frozenset(
-                        breaks_in_run[ident] for ident in first_breaks if ident in breaks_in_run
-                    )
-                    searches.append(Search(runner, entry_end, breaks_to_remove, on_status, breaks_to_begin_with))
-                    applicable += [edit for edit in also if searches[-1].try_edit(edit)]
-                    candidates = searches[-1].run()
-                    removed = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-                    fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
+                    progress.search(runner, entry_end, breaks_to_remove)
     except KeyboardInterrupt:
         reasons.append(INTERRUPTED)
         note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
-    not_tried = [Diagnostic("warning", _why_not_tried(edit, kept_entries)) for edit in also if edit not in applicable]
+    not_tried = [
+        Diagnostic("warning", _why_not_tried(edit, kept_entries)) for edit in also if edit not in progress.applicable
+    ]
     report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
-    return _found_remedies(report, files, searches, reasons)
+    return _found_remedies(report, files, progress.searches, reasons)
+
+
+@dataclass
+class _Progress:
+    """The searches for the breaks of a report so far, the breaks that they reached, and those that they fixed."""
+
+    report: Report
+    on_status: OnStatus
+    also: Sequence[EditedCells | Patch]
+    first_breaks: Collection[str]
+    searches: list[Search] = field(default_factory=list)
+    #: The user's own edits that change the program of an entry.
+    applicable: list[EditedCells | Patch] = field(default_factory=list)
+    _reached: set[str] = field(default_factory=set)
+    _fixed: set[str] = field(default_factory=set)
+
+    def unreached_breaks(self) -> set[str]:
+        """Return the breaks that no search has reached."""
+        return {break_.id for break_ in self.report.breaks} - self._reached - self._fixed
+
+    def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
+        """Note that the run of an entry has reached its breaks; return those to remove, by their ids in this run.
+
+        Parameters
+        ----------
+        is_later : bool
+            Whether the run repeats a later call of an entry: then only breaks that no earlier run reached count.
+        """
+        breaks_in_run = same_breaks(self.report, runner.original.report)
+        searched = breaks_in_run.keys() & (self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed)
+        self._reached |= breaks_in_run.keys()
+        return frozenset(breaks_in_run[ident] for ident in searched)
+
+    def search(self, runner: TrialRunner, end: float, breaks_to_remove: frozenset[str]) -> None:
+        """Search for remedies of an entry, the user's own edits first."""
+        breaks_in_run = same_breaks(self.report, runner.original.report)
+        first_breaks = frozenset(breaks_in_run[ident] for ident in self.first_breaks if ident in breaks_in_run)
+        search = Search(runner, end, breaks_to_remove, self.on_status, first_breaks)
+        self.searches.append(search)
+        self.applicable += [edit for edit in self.also if search.try_edit(edit)]
+        candidates = search.run()
+        removed = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
+        self._fixed |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
 
 
 def _runner_or_reason(
@@ -259,7 +282,7 @@ def _runner_or_reason(
 
 
 def _later_calls(entry: Entry, kept_entries: KeptEntries) -> Iterator[Entry]:
-    """Yield an entry with the arguments of its later calls."""
+    """Yield an entry with the arguments of the first later calls in its modes, if these can be rebuilt."""
     calls = kept_entries.calls_of(entry)
     for call in [call for call in calls[1:] if call.modes in {None, entry.modes}][:_MAX_LATER_CALLS]:
         if can_be_rebuilt(call, calls[0]):
@@ -279,7 +302,7 @@ def _has_breaks_of_recompiles(report: Report) -> bool:
 def _sorted_by_breaks(report: Report, entries: Sequence[Entry], first_breaks: Collection[str]) -> list[Entry]:
     """Sort entries by how often the breaks to try first occur in them, then by how often any break occurs.
 
-    An entry that reuses code adds no breaks.
+    Entries that reuse code add no breaks and are left out.
     """
     frames = [frame.id for frame in report.frames]
     starts = {entry.frame: frames.index(entry.frame) for entry in entries if entry.frame in frames}
@@ -307,7 +330,7 @@ def _why_not_tried(edit: EditedCells | Patch, kept_entries: KeptEntries) -> str:
     """Return the reason why the user's own edit was not tried, as a sentence."""
     effect = next((effect for effect in kept_entries.effects if not kept_entries.entries), None)
     if effect is not None:
-        return f"{edit.title} was not tried: running the function again {effect.what}, which would be a side effect."
+        return f"{edit.title} was not tried: running the function again would have a side effect (it {effect.what})."
     return _no_effect_message(edit)
 
 
@@ -324,7 +347,7 @@ def _found_remedies(
 
 
 def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
-    """Return the ids of the remedies to measure: the best for each break, and the one that removes the most breaks."""
+    """Return the ids of a few remedies to measure: the one that removes most breaks, and the best for each break."""
     working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
     if not working:
         return []

@@ -96,7 +96,7 @@ class InnerCalls:
 def find_inner_calls(
     original: Original, report: Report, files: Mapping[str, str], outside_breaks: frozenset[str] = frozenset()
 ) -> InnerCalls:
-    """Return the largest parts of an entry in which nothing breaks.
+    """Return the largest parts of an entry in which nothing breaks; without any, the largest part with a single break.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ _BreakingLines = dict[tuple[str, int], set[str]]
 
 
 def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
-    """Return the lines at which a function breaks or is skipped; for PyTorch's functions, the lines of their calls."""
+    """Return the lines at which a function breaks or is skipped; in PyTorch's files, also the lines that lead there."""
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
     skipped = [
@@ -314,7 +314,7 @@ class CallNode:
 
     @property
     def is_helper(self) -> bool:
-        """Whether the function is a method that the module's ``forward`` or other code calls by its name."""
+        """Whether the function is not a module's ``forward``, but a function or method that code calls by its name."""
         return self.method not in {"", "forward"}
 
     @property
@@ -388,8 +388,8 @@ def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool
     key = code, id(module)
     if key not in caller.children:
         outer = frame.f_back
-        is_usual = outer is not None and outer.f_code in MODULE_CALLS and not is_foreign[code]
-        caller.children[key] = CallNode(code, module, "" if is_usual else code.co_name)
+        is_called_as_module = outer is not None and outer.f_code in MODULE_CALLS and not is_foreign[code]
+        caller.children[key] = CallNode(code, module, "" if is_called_as_module else code.co_name)
     return caller.children[key]
 
 
@@ -419,7 +419,7 @@ def is_foreign_file(filename: str) -> bool:
 
 
 def compiled_entry(entry: Entry) -> CompiledEntry:
-    """Return an entry as its texts refer to it; a method may be a function whose first argument is the object."""
+    """Return an entry as source texts refer to it; a method may be a function whose first argument is the object."""
     call, name = entry.call, str(getattr(entry.call, "__name__", ""))
     parameters = tuple(parameters_of(call))
     if isinstance(call, torch.nn.Module):

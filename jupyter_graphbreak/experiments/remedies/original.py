@@ -126,7 +126,7 @@ class Original:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        begun = time.monotonic()
+        start = time.monotonic()
         self._share_s = _SHARE_OF_INPUTS * seconds_left()
         first_input = Input(entry.arguments, describe("the first input", entry.arguments, entry.call))
         with sandboxed():
@@ -146,7 +146,7 @@ class Original:
         #: All inputs with the results of the original.
         self.pool = [ReferenceCase(first_input, self._reference.result), *derived_cases]
         #: The seconds that the runs on these inputs took.
-        self.seconds = time.monotonic() - begun
+        self.seconds = time.monotonic() - start
         self._edge_cases: list[ReferenceCase] | None = None
         #: The results of :meth:`choose_inputs`, with the conditions.
         self._choices: list[tuple[Sequence[WatchedCondition], tuple[list[ReferenceCase], bool | None]]] = []
@@ -169,7 +169,7 @@ class Original:
         return self._edge_cases
 
     def edge_cases_to_compile(self, choice: EdgeCaseChoice) -> list[ReferenceCase]:
-        """Return edge inputs of different kinds, and some that the original refuses with different errors."""
+        """Return edge inputs of different kinds, and a few that the original refuses."""
         accepted: dict[str, ReferenceCase] = {}
         refused: dict[str, ReferenceCase] = {}
         for case in self.edge_cases():
@@ -197,7 +197,7 @@ class Original:
     @property
     def is_repeatable(self) -> bool:
         """Whether the function returns the same result again."""
-        return bool(self._reference.is_repeatable)
+        return self._reference.is_repeatable
 
     def varying_places(self) -> frozenset[str]:
         """Return the places in arguments and state whose values vary, such as the time of day or an address."""
@@ -333,7 +333,7 @@ def _empty_tensors(arguments: Arguments) -> int:
 
 
 def _accepted_cases(cases: list[ReferenceCase]) -> list[ReferenceCase]:
-    """Leave out tensors of a kind that the function refuses for some values: the function is not meant for them.
+    """Leave out inputs of a kind that the function refuses for some values: the function is not meant for this kind.
 
     If it also refuses the same values without that kind of tensors, the kind is not the reason. Three kinds of refusal
     do not show that the function is not meant for such tensors, and a change must keep them: a test of several

@@ -198,7 +198,7 @@ def change_from_texts(texts: Mapping[str, str], program: Program, compiled_cell:
     Raises
     ------
     CannotApplyError
-        If a text changes code outside of functions, which would have to run again.
+        If a text changes code outside of functions, which would have to run again, or how a function is compiled.
     """
     moves_compilation = False
     for source, text in texts.items():
@@ -245,7 +245,7 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
         replacement_lines = textwrap.dedent(inspect.getsource(replacement)).rstrip("\n").split("\n")
     except (OSError, TypeError, SyntaxError):
         return Change()
-    old_start, new_start = _definition(old_lines), _definition(replacement_lines)
+    old_start, new_start = _definition_index(old_lines), _definition_index(replacement_lines)
     if old_start is None or new_start is None:  # a lambda
         return Change()
     indent = old_lines[0][: len(old_lines[0]) - len(old_lines[0].lstrip())]
@@ -257,7 +257,7 @@ def replacement_as_change(program: Program, function: Callable[..., Any], replac
     return Change({source: "\n".join(new_lines)})
 
 
-def _definition(lines: list[str]) -> int | None:
+def _definition_index(lines: list[str]) -> int | None:
     return next((index for index, line in enumerate(lines) if _DEFINITION_LINE.match(line)), None)
 
 
@@ -295,7 +295,7 @@ class _TopLevelPart(NamedTuple):
 
 
 def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = False) -> Iterator[_TopLevelPart]:
-    """Yield the code that runs when a module loads; for a cell compiled as a function, only the code outside it."""
+    """Yield code that runs when a module loads; of a cell compiled as a function, only imports, functions, classes."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -316,7 +316,7 @@ def _parts(body: Sequence[ast.stmt], *, is_function: bool, is_in_class: bool = F
 
 
 def _line_outside_functions(old_parts: list[_TopLevelPart], new_parts: list[_TopLevelPart]) -> int | None:
-    """Return the first line outside of functions that differs; the new text may add functions."""
+    """Return the first line outside of functions that differs, if any; the new text may add functions."""
     old_texts, new_texts = ([part.text for part in parts] for parts in (old_parts, new_parts))
     matcher = difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False)
     for tag, first, last, new_first, new_last in matcher.get_opcodes():
@@ -387,7 +387,9 @@ def apply_patch(patch: str) -> AppliedPatch:
     Raises
     ------
     ValueError
-        If a file is not known, or does not have the lines that the patch changes.
+        If the patch is not a unified diff, or if a file is not known or does not have the lines that the patch changes.
+    CannotApplyError
+        If a function would need different variables of its outer function, or another thread would run changed code.
     """
     hunks_by_path: dict[str, list[Hunk]] = {}
     for patched_file in changed_files(patch + _STRIPPED_LINES):

@@ -288,7 +288,7 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
         key = (entry.frame, entry.function, remedy.family, change) if has_change else remedy.id
         earlier_remedy = remedies_by_change.setdefault(key, remedy)
         if entries[earlier_remedy.id] is not entry:
-            worse_remedy = max(earlier_remedy, remedy, key=lambda either: RANK.get(either.verdict, len(RANK)))
+            worse_remedy = max(earlier_remedy, remedy, key=lambda one: RANK.get(one.verdict, len(RANK)))
             breaks = list(dict.fromkeys([*earlier_remedy.breaks, *remedy.breaks]))
             remedies_by_change[key] = replace(worse_remedy, id=earlier_remedy.id, breaks=breaks)
         elif earlier_remedy is not remedy:
@@ -327,7 +327,7 @@ def _manual_steps(
 ) -> list[Remedy]:
     """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    ran_out_of_time = bool([ident for search in searches for ident in search.unreached])
+    ran_out_of_time = any(search.unreached for search in searches)
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:
@@ -352,7 +352,7 @@ def _manual_steps(
 
 
 def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None:
-    """Return the decision on a library's switch that removes a break, but changes the results on purpose."""
+    """Return the decision on a library's switch, if any, that removes a break but changes the results on purpose."""
     changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
     switches = [switch for remedy in changing if (switch := switch_with_title(remedy.title)) is not None]
     switch = next((switch for switch in switches if switch.result_difference is not None), None)

@@ -135,7 +135,7 @@ def compare_breaks(
 def _is_same_place(
     old: Break, old_lines: frozenset[FileLine], new_break: Break, new_lines: frozenset[FileLine]
 ) -> bool:
-    """Return whether two breaks are at the same place; breaks without a known place are compared by their cause."""
+    """Return whether two breaks are at the same place; breaks without a known place are compared by their type."""
     return bool(old_lines & new_lines) if old_lines or new_lines else old.gb_type == new_break.gb_type
 
 

@@ -127,9 +127,9 @@ class Search:
         """Try all settings at once, then proposals for each break until one works, then all working ones combined.
 
         A part of the entry is compiled instead of all of it when that is most likely to help: first for a training
-        step, for loops that run eagerly, if no change is known for half of the breaks, and if there is time for a few
-        trials only and half of the breaks are in libraries; before the single breaks if there are many; and last
-        otherwise.
+        step, for loops that run eagerly, if no change is known for at least half of the breaks, and if there is time
+        for a few trials only and at least half of the breaks are in libraries; before the single breaks if there are
+        many; and last otherwise.
         """
         start_s, total_s = time.monotonic(), self.deadline - time.monotonic()
         is_hopeless = self._has_few_proposals() or self._is_short_of_time_for_library(total_s)
@@ -252,8 +252,8 @@ class Search:
         is_thorough: bool = False,
     ) -> TrialResult:
         """Run the trial of a change; an internal error does not end the search."""
-        begun = time.monotonic()
-        end = max(self.deadline, begun + _OWN_EDIT_S) if is_thorough else self.deadline
+        start = time.monotonic()
+        end = max(self.deadline, start + _OWN_EDIT_S) if is_thorough else self.deadline
         try:
             with limit_time(end):
                 return self.runner.run_trial(change, goals, watched_conditions, is_thorough=is_thorough)
@@ -265,7 +265,7 @@ class Search:
                 change, "not tried", f"its trial failed because of an internal error ({type(fault).__name__}: {fault})"
             )
         finally:
-            self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - begun)
+            self._longest_trial_s = max(self._longest_trial_s, time.monotonic() - start)
 
     def _problem(self, report: Report, break_: Break, texts: Mapping[str, str]) -> Problem:
         # A function has its own names; a cell shares those of the notebook.
@@ -281,7 +281,10 @@ class Search:
         return now > end or now + self._longest_trial_s / 2 > self.deadline
 
     def _apply_all_settings(self, except_for: Collection[str]) -> Candidate | None:
-        """Try the settings and switches of all breaks together: a single setting may only uncover the next break."""
+        """Try the settings and switches of all breaks together: a single setting may only uncover the next break.
+
+        Return the candidate that works, if there is one.
+        """
         report, texts = self.runner.original.report, self.runner.program.texts
         goals: list[str] = []
         steps: list[Proposal] = []
@@ -319,15 +322,15 @@ class Search:
 
     def _without_needless_settings(self, candidate: Candidate, steps: list[Proposal]) -> Candidate:
         """Return the candidate without risky settings if it removes the same breaks without them."""
-        fewer = _without_risky_settings(steps)
-        if not fewer or len(fewer) == len(steps) or self._is_out_of_time():
+        safe_steps = _without_risky_settings(steps)
+        if not safe_steps or len(safe_steps) == len(steps) or self._is_out_of_time():
             return candidate
-        smaller = self._run_at_once(frozenset(candidate.breaks), fewer)
+        smaller = self._run_at_once(frozenset(candidate.breaks), safe_steps)
         is_as_good = smaller.works and RANK[smaller.result.verdict] <= RANK[candidate.result.verdict]
         return smaller if is_as_good and set(smaller.breaks) >= set(candidate.breaks) else candidate
 
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
-        """Try the proposals for a break; return the best working candidate, and whether all proposals were tried."""
+        """Try the proposals for a break; return the best that works, and whether there was time for the search."""
         best: Candidate | None = None
         proposed = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
@@ -381,14 +384,14 @@ class Search:
         return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
 
     def _has_few_proposals(self) -> bool:
-        """Return whether half of the breaks have no proposals, as in a library's generation loop."""
+        """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed()]
         known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]
         return 2 * len(known) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
-        """Return whether there is time for only a few trials and half of the breaks are in libraries."""
+        """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
         report = self.runner.original.report
         in_libraries = sum(break_.owner != "own" for break_ in report.breaks)
         return seconds < _FEW_TRIALS * self.runner.original_seconds and 2 * in_libraries >= len(report.breaks)
@@ -459,7 +462,7 @@ class Search:
         watched_conditions: tuple[WatchedCondition, ...],
         max_targets: int | None = None,
     ) -> tuple[TrialResult, Proposal, tuple[WatchedCondition, ...]] | None:
-        """Fix one more break of a changed program; return the first result with fewer breaks, its step and conditions.
+        """Fix one more break of a changed program; return the first better result, if any, its step and all conditions.
 
         Parameters
         ----------
@@ -563,7 +566,7 @@ def _without_risky_settings(steps: list[Proposal]) -> list[Proposal]:
 
 
 def _removes_more_breaks(result: TrialResult, before: TrialResult, target: Break) -> bool:
-    """Return whether a further step removes its target, or leaves fewer breaks than before."""
+    """Return whether a further step leaves fewer breaks than before, or removes its target and leaves as many."""
     if result.report is None or result.verdict not in (WORKING if before.verdict in WORKING else _RESULTS_ARE_RIGHT):
         return False
     is_removed = cause_of(target) not in map(cause_of, result.report.breaks)

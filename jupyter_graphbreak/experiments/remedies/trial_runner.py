@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompiledRun:
-    """One compiled run of the program on every input.
+    """One compiled run of the program on several inputs.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class CompiledRun:
     files : dict
         The file name of each source of ``report``, by its id.
     results : list of Result
-        One result for each input.
+        One result for each input on which the program ran.
     later_files : dict
         The file name of each source of ``later``.
     is_complete : bool
@@ -133,7 +133,7 @@ class TrialResult:
 
 #: Seconds of processor time after which a changed program runs on no further edge inputs.
 _PATIENCE_S = 20.0
-_CONTROL_FLOW_CALL = (".cond(", ".while_loop(")
+_CONTROL_FLOW_CALLS = (".cond(", ".while_loop(")
 #: The program is compiled for edge inputs only if its compiled run on the usual inputs took at most this share of the
 #: remaining time.
 _SHARE_OF_EDGE_CASES = 0.15
@@ -181,7 +181,7 @@ class _RunnableChange:
 
         It may if it edits no code, changes a setting, or uses PyTorch's control flow, which captures both sides.
         """
-        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALL)
+        captures_sides = any(name in text for text in self.change.texts.values() for name in _CONTROL_FLOW_CALLS)
         return self.is_same_uncompiled or bool(self.change.settings) or captures_sides
 
 
@@ -251,7 +251,7 @@ class TrialRunner:
                 self._uncompiled_original.exclude(case)
 
     def _run_original(self, cases: list[ReferenceCase]) -> tuple[CompiledRun, float]:
-        """Run the compiled unchanged program, with the cheapest backend if the entry's own takes most of the time.
+        """Run the compiled unchanged program, with the cheapest backend if the entry's own takes too long.
 
         Returns
         -------
@@ -296,7 +296,7 @@ class TrialRunner:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run a changed program on every input, and give a verdict.
+        """Run a changed program on inputs, as far as it works, and give a verdict.
 
         Parameters
         ----------
@@ -518,7 +518,7 @@ class TrialRunner:
         return case, [difference for difference in diffs if difference.text not in known_texts]
 
     def _edge_differences(self, candidate: _RunnableChange) -> Iterator[tuple[ReferenceCase, list[Difference]]]:
-        """Yield each edge input, and how the uncompiled changed program differs for this input."""
+        """Yield edge inputs until the time is up, each with the differences of the uncompiled changed program."""
         if candidate.is_same_uncompiled:
             return
         edge_cases = self._uncompiled_original.edge_cases()
@@ -538,7 +538,7 @@ class TrialRunner:
                 )
 
     def _compiled_edge_cases(self, choice: EdgeCaseChoice) -> tuple[CompiledRun, list[ReferenceCase]] | None:
-        """Return the compiled run of the original on some edge inputs; ``None`` if that takes too long."""
+        """Return the compiled run of the original on some edge inputs; ``None`` if there are none, or no time."""
         has_time = self.original_seconds <= _SHARE_OF_EDGE_CASES * seconds_left()
         if choice not in self._original_on_edge_cases and has_time:
             cases = self._uncompiled_original.edge_cases_to_compile(choice)
@@ -574,12 +574,12 @@ class TrialRunner:
         has_as_many_breaks = run.report.summary.breaks >= self.original.report.summary.breaks
         if comparison.new or has_as_many_breaks:
             new_break = next(iter(comparison.new), None)
-            then = (
+            reason = (
                 f"then it breaks {break_summary(new_break, run.breaks)}"
                 if new_break is not None
                 else "there are as many breaks as before"
             )
-            return "another break", then
+            return "another break", reason
         if not self._uncompiled_original.is_repeatable:
             return "not tried", "the function returns a different result each time: its results cannot be compared"
         return ("works but differs" if diffs else "works"), None

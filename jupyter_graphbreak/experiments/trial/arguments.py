@@ -24,7 +24,7 @@ class Arguments:
         return [*self.args, *self.kwargs.values()]
 
     def bound(self, fn: Callable[..., Any]) -> Arguments:
-        """Return the same arguments, positional as far as the function's signature allows."""
+        """Return the same arguments, positional as far as the signature allows; unchanged if it refuses them."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):
@@ -49,7 +49,7 @@ class Arguments:
         return Arguments(*map(change, self.args), **{name: change(value) for name, value in self.kwargs.items()})
 
     def named(self, fn: Callable[..., Any]) -> dict[str, Any]:
-        """Return the arguments by parameter name."""
+        """Return the arguments by parameter name, or by position if the function's signature does not accept them."""
         try:
             bound = self._bind(fn)
         except (TypeError, ValueError):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _MISSING = object()
-#: Names by which code changes the attributes of objects without an assignment.
+#: Names with which code changes the attributes of objects in other ways than ``owner.name = value``.
 _SETTERS = frozenset({"setattr", "delattr", "vars", "__dict__", "__setattr__", "__delattr__"})
 #: The names in ``_SETTERS``, and ``exec``, which runs code given as text.
 _SETTERS_AND_EXEC = _SETTERS | {"exec"}
@@ -96,7 +96,7 @@ class LibraryOwner(NamedTuple):
         return {name: value for name, value in list(vars(self.owner).items()) if not name.startswith("__")}
 
     def refill(self, content: dict[str, Any]) -> None:
-        """Restore the content that :meth:`content` returned."""
+        """Restore the content that :meth:`content` returned, but keep new library code, such as imported submodules."""
         current = self.content()
         for name in current.keys() - content.keys():
             if not is_library_code(current[name]):
@@ -118,7 +118,10 @@ class LibraryNamespace(NamedTuple):
         return str(self.scope["__name__"])
 
     def content(self) -> dict[str, Any]:
-        """Return the values of the globals, and the items of lists, dicts and sets among them; caches are left out."""
+        """Return the values of the globals, with the items of lists, dicts and sets among them.
+
+        Modules, special names, caches and locks are left out.
+        """
         result: dict[str, Any] = {}
         for name, value in list(self.scope.items()):
             if not name.startswith("__") and not is_instance(value, types.ModuleType) and not _CACHE_NAMES.search(name):
@@ -170,12 +173,12 @@ class LoadedModules(dict[str, types.ModuleType]):
         sys.modules.update((name, module) for name, module in self.items() if sys.modules.get(name) is not module)
 
 
-#: Names of functions that change the state of their module.
+#: The beginnings of names of functions that probably change the state of their module.
 STATE_CHANGING_NAMES = re.compile(
     r"_?(?:(?:un|de)?register|add|set|reset|(?:un)?install|remove|push|pop|insert|append|update|clear|configure|use|define|"
     r"declare|(?:de)?activate)(?:_|$|[A-Z])"
 )
-#: Names of globals that are caches or locks: changes to them do not count.
+#: Parts of the names of globals that are probably caches or locks: changes to them do not count.
 _CACHE_NAMES = re.compile(r"cache|memo|lock", re.IGNORECASE)
 
 
@@ -203,8 +206,9 @@ def is_library_owner(owner: Any) -> bool:
 def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], Any]:
     """Return the owners of attributes that a function assigns to, by their ids and the attributes' names.
 
-    The owners are modules and classes, and functions and objects of libraries. Only assignments that name the owner are
-    found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``, ``reprlib.aRepr.maxlist = 9``.
+    The owners are modules and classes, and functions and objects of libraries. Only owners to which a global name, an
+    imported name or a local alias of these leads are found: ``json.dumps = other``, ``torch.nn.Linear.calls += 1``,
+    ``setattr(reprlib.aRepr, "maxlist", 9)``.
     """
     result = {}
     for root, path in _assignments(function.__code__):
@@ -216,7 +220,7 @@ def assigned_attributes(function: types.FunctionType) -> dict[tuple[int, str], A
 
 
 def _find_object(function: types.FunctionType, root: str, path: tuple[str, ...]) -> Any:
-    """Return the object that a function reaches from the name of a global or module by a path of attributes."""
+    """Return the object to which a path of attributes leads from a global or a module; ``None`` if there is none."""
     value: Any = function.__globals__.get(root, sys.modules.get(root))
     for name in path:
         value = (attribute_of(value, "__dict__") or {}).get(name)
@@ -245,7 +249,7 @@ def library_parts(functions: Iterable[types.FunctionType]) -> list[LibraryPart]:
 
 
 def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
-    """Yield the modules and classes of libraries that a function uses as values, not only to read an attribute."""
+    """Yield the modules and classes of libraries that a function passes on, not those it only calls or reads from."""
     for root, path in _passed_names(function.__code__):
         owner = _find_object(function, root, path)
         if is_instance(owner, types.ModuleType | type) and owner is not sys and is_library_owner(owner):
@@ -254,11 +258,12 @@ def _passed_owners(function: types.FunctionType) -> Iterator[LibraryOwner]:
 
 @functools.lru_cache(maxsize=1024)
 def _passed_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and attribute path of objects that code reads and passes on, perhaps as ``__dict__``."""
+    """Return the first name and attribute path of each object that code passes on, itself or its ``__dict__``."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     for instruction in _all_instructions(code):
-        is_callee = instruction.opname == "LOAD_METHOD" or instruction.argrepr.startswith("NULL")
+        # Python 3.11 and 3.12 write "NULL + name" for a function that is called next; Python 3.13 writes "name + NULL".
+        is_callee = instruction.opname == "LOAD_METHOD" or "NULL" in re.split(r" \+ |\|", instruction.argrepr)
         if instruction.opname in {"LOAD_ATTR", "LOAD_METHOD"} and loaded is not None and not is_callee:
             if instruction.argval != "__dict__":
                 loaded = loaded[0], (*loaded[1], instruction.argval)
@@ -310,7 +315,7 @@ def _named_containers(function: types.FunctionType) -> Iterator[LibraryContainer
 
 @functools.lru_cache(maxsize=1024)
 def _loaded_names(code: types.CodeType) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the first name and the attribute path of each name that code reads."""
+    """Return the first name and the attribute path of each global, and each attribute of a global, that code reads."""
     result: dict[tuple[str, tuple[str, ...]], None] = {}
     root: str | None = None
     path: tuple[str, ...] = ()
@@ -367,7 +372,7 @@ def _assignments_by_name(code: types.CodeType) -> Iterator[tuple[str, tuple[str,
 
 
 def _aliases(code: types.CodeType) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the local names of modules and of objects that global names lead to, as in ``F = torch.nn.functional``."""
+    """Return the first name and attribute path for which each local name stands, as in ``F = torch.nn.functional``."""
     aliases: dict[str, tuple[str, tuple[str, ...]]] = {}
     loaded: tuple[str, tuple[str, ...]] | None = None
     constant: Any = None

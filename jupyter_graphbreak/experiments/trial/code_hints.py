@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 MAX_CONSTANTS = 3
 #: The beginnings of the names of bytecode instructions that test a value.
 _TEST_OPCODES = ("POP_JUMP", "JUMP_IF", "UNARY_NOT", "TO_BOOL")
-#: Names with which code reads the ``.grad`` of a tensor.
+#: Names with which code reads or copies the ``.grad`` of a tensor.
 _GRADIENT_READERS = frozenset({"grad", "deepcopy"})
 
 
-def tested_parameters(fn: Callable[..., Any]) -> set[str]:
-    """Return the parameters that code tests, as in ``if flag`` or ``not flag``: they are probably booleans."""
+def tested_local_names(fn: Callable[..., Any]) -> set[str]:
+    """Return the parameters and local names that code tests, as in ``if x``, ``not x`` and ``if x is None``."""
     names: set[str] = set()
     for code in _codes(fn):
         for before, after in itertools.pairwise(dis.get_instructions(code)):
@@ -52,7 +52,7 @@ def parameters_of(fn: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def reads_gradients(first: Arguments, fn: Callable[..., Any]) -> bool:
-    """Return whether code reads the ``.grad`` of tensors, or copies it with the tensors."""
+    """Return whether code may read the ``.grad`` of tensors, or copy it with the tensors."""
     codes = own_codes(fn, *first.values())
     return any(not _GRADIENT_READERS.isdisjoint(code.co_names) for code in codes)
 
@@ -76,11 +76,11 @@ def look_like_indices(value: torch.Tensor) -> bool:
 
 
 def other_choices(fn: Callable[..., Any], value: str | enum.Enum) -> list[Any]:
-    """Return other members of a value's enumeration, or other strings that a function may accept for a string."""
+    """Return up to two other members of a value's enumeration, or other strings that a function may accept."""
     if isinstance(value, enum.Enum):
         return [member for member in type(value) if member is not value][:2]
     # If the string is a key of a dict, the dict's other keys select its other values.
-    keys = [key for names in _dicts_of_names(fn) if value in names for key in names]
+    keys = [key for content in _dicts_with_string_keys(fn) if value in content for key in content]
     constants = [text for text in constants_in_code(fn) if isinstance(text, str) and text.isprintable()]
     return [text for text in dict.fromkeys([*keys, *constants]) if text != value][:2]
 
@@ -94,7 +94,7 @@ def _codes(fn: Callable[..., Any]) -> Iterator[types.CodeType]:
 
 
 def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]:
-    """Return the numbers larger than one in the code of a function and of the user's functions that it reaches."""
+    """Return the numbers in the code of a function and of user functions that it reaches: absolute values above one."""
     codes = [*_codes(fn), *own_codes(fn, *first.values())]
     constants = (constant for code in dict.fromkeys(codes) for constant in code.co_consts)
     numbers = (abs(constant) for constant in constants if type(constant) in {int, float})
@@ -102,7 +102,7 @@ def numbers_in_own_code(first: Arguments, fn: Callable[..., Any]) -> list[float]
 
 
 def lengths_of_lookups(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> list[int]:
-    """Return the lengths of tables that a function reads, such as masks and embeddings of positions."""
+    """Return the lengths above one of tensors that may be tables, such as masks and embeddings of positions."""
     used_objects = reachable_objects(fn, *first.values())
     modules = [item for item in used_objects if is_instance(item, torch.nn.Module)]
     tables = [value for value in state.values() if is_instance(value, torch.Tensor)]
@@ -117,18 +117,21 @@ def names_in_code(fn: Callable[..., Any]) -> set[str]:
 
 
 def constants_in_code(fn: Callable[..., Any]) -> list[Any]:
-    """Return the constants in the code of a function and of functions inside it."""
+    """Return the constants in the code of a function and of functions inside it, except ``None`` and their names."""
     return [constant for code in _codes(fn) for constant in code.co_consts if constant not in (None, code.co_name)]
 
 
 def other_strings(fn: Callable[..., Any], value: str) -> list[str]:
-    """Return other strings for a string that code compares with constants; the last one differs from all constants."""
-    is_compared = value in constants_in_code(fn) or any(value in names for names in _dicts_of_names(fn))
+    """Return other strings for a constant of a function's code, or for a key of its dicts; none for other strings.
+
+    The last one is meant to differ from all constants.
+    """
+    is_compared = value in constants_in_code(fn) or any(value in content for content in _dicts_with_string_keys(fn))
     return [*other_choices(fn, value), f"not {value}"] if is_compared else []
 
 
-def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
-    """Return the global dicts with names as keys that a function uses directly."""
+def _dicts_with_string_keys(fn: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return the global dicts that a function names and whose keys are all strings."""
     function = getattr(fn, "forward", fn)
     names = names_in_code(fn)
     values = [value for name, value in getattr(function, "__globals__", {}).items() if name in names]
@@ -136,6 +139,6 @@ def _dicts_of_names(fn: Callable[..., Any]) -> list[dict[str, Any]]:
 
 
 def numbers_in_code(fn: Callable[..., Any]) -> list[float]:
-    """Return the first numbers in a function's code that have an absolute value larger than one."""
+    """Return the first three numbers in a function's code that have an absolute value larger than one."""
     numbers = (number for number in constants_in_code(fn) if type(number) in {int, float} and abs(number) > 1)
     return list(dict.fromkeys(numbers))[:MAX_CONSTANTS]

@@ -89,10 +89,11 @@ def is_called_by_user(frame: FrameType) -> bool:
 
 
 def origin_of_effect(frame: FrameType | None) -> tuple[bool, StackEntry | None]:
-    """Return whether an event in a frame is an effect of user code, and the line that leads to it.
+    """Return whether an event in a frame is an effect of the user's program, and the line that leads to it.
 
-    Effects of PyTorch's compilers, of imports and of log handlers do not count as effects of user code. Nor does a
-    progress bar, such as that of ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
+    The line is one of user code; if no user code is on the stack, one of an installed package. Effects of PyTorch's
+    compilers, of imports and of log handlers do not count. Nor does a progress bar, such as that of
+    ``torch.fx.Interpreter``, that starts its monitor or makes its lock.
     """
     library_frame: FrameType | None = None
     while frame is not None and _role(frame.f_code.co_filename) == "internal":  # a stand-in, or a hook

@@ -77,10 +77,10 @@ def clone(
     memory_provider: MemoryProvider | None = None,
     digests: dict[Any, torch.Tensor] | None = None,
 ) -> Any:
-    """Return a copy that shares no mutable state with a value, or the value itself if it cannot be copied.
+    """Return a copy of a value. Only objects that cannot be copied, or must not be, are shared with the original.
 
-    Shared objects stay shared within the copy, even behind bound methods, weak references and functions that objects
-    refer to. Loggers, threads and code are not copied.
+    An object that occurs several times stays a single object in the copy, even behind bound methods, weak references
+    and functions that objects refer to. Loggers, threads and code are not copied.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class _Copier:
         )
 
     def _copy_proxy(self, value: Any, target: Any) -> Any:
-        """Return a proxy of the same class for a copy of the object that a proxy stands for."""
+        """Return a proxy of the same class for a copy of a proxy's target; the proxy itself if that is impossible."""
         result = self.copy(target)
         if result is target:
             return value
@@ -317,7 +317,7 @@ class _Copier:
         return value
 
     def _separate_attributes(self, value: Any, result: Any) -> Any:
-        """Replace the attributes that a copy made by its class shares with the original, and return the copy."""
+        """Copy the data that a copy made by ``__deepcopy__`` still shares with the original, and return the copy."""
         if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
             original_attributes = vars(value)
             shared = {key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item}
@@ -359,7 +359,10 @@ class _Copier:
                 descriptor.__set__(result, self.copy(descriptor.__get__(value, type(value))))
 
     def _copy_tensor(self, value: torch.Tensor) -> Any:
-        """Return a leaf with the same elements, ``.grad`` and attributes; copies of views also share memory."""
+        """Return a leaf with the same elements, or their digest, ``.grad`` and attributes.
+
+        Copies of tensors that share memory also share memory.
+        """
         if not is_plain(value):
             return self._copy_unusual_tensor(value)
         use_digest = self._digests is not None and is_large(value)
@@ -428,7 +431,7 @@ class _Copier:
 
     @contextlib.contextmanager
     def _patched_deepcopy(self) -> Iterator[None]:
-        """Make ``copy.deepcopy`` use this copier for tensors in this thread.
+        """Make ``copy.deepcopy`` use this copier for plain tensors in this thread.
 
         Torch refuses to copy a non-leaf tensor, such as one that a module keeps after its forward pass, and drops
         the ``.grad`` of a parameter.

@@ -57,7 +57,7 @@ class Difference:
 
     @property
     def is_acceptable(self) -> bool:
-        """Whether values, gradients and exceptions are equal despite the difference."""
+        """Whether the user may accept the difference."""
         return self.kind in ACCEPTABLE
 
 
@@ -69,7 +69,7 @@ def differences(
     varying: frozenset[str] = frozenset(),
     compares_signs_of_zero: bool = False,
 ) -> list[Difference]:
-    """Return all differences between a program and the original, the most serious first.
+    """Return all differences between a program and the original.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def differences(
     items += _effect_differences(expected, actual, compares_values=compares_values)
     if compares_values:
         items += [
-            Difference("random state", f"leaves the random numbers of {name} in a different state")
+            Difference("random state", f"leaves the random generator of {name} in a different state")
             for name, state in expected.random.items()
             if actual.random.get(name, state) != state
         ]
@@ -142,13 +142,13 @@ def _exception_differences(expected: Result, actual: Result) -> Iterator[Differe
 
 
 def _attributes_of_error(error: BaseException) -> dict[str, Any]:
-    """Return the attributes of an exception, apart from its notes, and the class of the exception's cause."""
+    """Return the public attributes of an exception, and the name of the class of its cause."""
     public_attributes = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return {**public_attributes, "cause": type(error.__cause__).__name__}
 
 
 def is_raised_by_operation(error: BaseException) -> bool:
-    """Return whether an operation of PyTorch raised an exception, rather than a Python statement."""
+    """Return whether an operation of PyTorch probably raised an exception, rather than a Python statement."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -166,7 +166,7 @@ def is_raised_by_operation(error: BaseException) -> bool:
 
 
 def _is_failed_check(original: BaseException, changed: BaseException) -> bool:
-    """Return whether a check in a graph failed for an input that the original rejects, with the same message if any."""
+    """Return whether a check in a graph failed: with the original's message, with none, or as PyTorch's own check."""
     if type(changed) is not RuntimeError:
         return False
     message = _message(changed)
@@ -232,7 +232,7 @@ def _starts_differently(expected: Result, actual: Result, name: str) -> bool:
 
 
 def _state_differences_by_part(expected: Result, actual: Result, name: str, compare: _Compare) -> Iterator[Difference]:
-    """Compare the parts of the state that a run changed; the others differed before."""
+    """Yield the differences at places that a run changed; other places may have differed before both runs."""
     missing = object()
     before_expected, after_expected, before_actual, after_actual = (
         dict(leaves(states[name], name))
@@ -289,10 +289,10 @@ def _requires_grad_differences(expected: Result, actual: Result) -> Iterator[Dif
     )
     for place, required in expected.requires_grad.items():
         if actual.requires_grad.get(place, required) is not required:
-            wording = ("no gradient", "does") if required else ("a gradient", "does not")
+            wording = ("no gradient", "requires one") if required else ("a gradient", "requires none")
             kind_of_surplus: Kind = "needless gradient" if has_only_zeros else "further gradient"
             kind: Kind = "requires_grad" if required else kind_of_surplus
-            yield Difference(kind, f"makes {place} require {wording[0]}, but the original {wording[1]}")
+            yield Difference(kind, f"makes {place} require {wording[0]}, but in the original it {wording[1]}")
 
 
 def _gradient_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
@@ -354,7 +354,7 @@ def _aliasing_differences(expected: Result, actual: Result) -> Iterator[Differen
 
 
 def _replacement_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    """Yield the tensors that only the original changes in place: other references to them would keep the old values."""
+    """Yield a difference for each tensor that only the original changes in place: other references to it may exist."""
     for place, is_changed in expected.changed_in_place.items():
         if is_changed and place in actual.places and place not in actual.changed_in_place:
             yield Difference("replaced", f"replaces {place} with a new tensor, but the original changes it in place")
@@ -430,7 +430,10 @@ def _last_states(text: str) -> str:
 
 
 def _is_same_number(expected: str, actual: str) -> bool:
-    """Return whether two printed numbers are equal up to one unit in the last place, from the third decimal on."""
+    """Return whether two printed numbers are equal up to a relative difference of 1e-5 or one unit in the last place.
+
+    The last place counts only from the third decimal on.
+    """
     decimals = len(expected.partition("e")[0].partition(".")[2])
     scale = 10.0 ** int(expected.partition("e")[2] or 0)
     unit = scale * 10.0**-decimals if decimals >= 3 else 0.0  # noqa: PLR2004

@@ -24,7 +24,7 @@ def is_large(value: torch.Tensor) -> bool:
     return (
         type(value) in {torch.Tensor, torch.nn.Parameter}
         and value.layout == torch.strided
-        and value.dtype in {torch.float32, torch.float64}  # rounding in shorter dtypes hides an element
+        and value.dtype in {torch.float32, torch.float64}  # in shorter dtypes, rounding would hide one element
         and not (value.is_nested or value.is_meta or value.is_quantized)
         and value.numel() >= _MIN_ELEMENTS
     )
@@ -33,8 +33,9 @@ def is_large(value: torch.Tensor) -> bool:
 def digest(value: torch.Tensor) -> torch.Tensor:
     """Return a small tensor that represents a large one.
 
-    Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element.
-    If two digests agree up to rounding, so do their tensors; the digest of a zero tensor is zero.
+    Each element of the digest is a randomly weighted sum of neighboring elements, of the same magnitude as an element;
+    the last elements, which do not fill a row, are kept. If two digests agree up to rounding, so do their tensors,
+    except by chance. The digest of a zero tensor is zero.
     """
     elements = value.detach().reshape(-1)
     elements_in_rows = elements.numel() // _ELEMENTS * _ELEMENTS

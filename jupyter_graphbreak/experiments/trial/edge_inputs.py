@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.code_hints import (
     other_choices,
     other_strings,
     reads_gradients,
-    tested_parameters,
+    tested_local_names,
 )
 from jupyter_graphbreak.experiments.trial.inputs import (
     FLAG,
@@ -91,13 +91,13 @@ _TENSOR_SUBSTITUTES: tuple[Any, ...] = (None, [])
 #: Numbers that a caller may pass for a parameter that is ``None``, and the maximum number of such parameters.
 _OPTIONAL_NUMBERS = (2.0, 0.0)
 _MAX_OPTIONAL = 3
-#: The number of tensors among which every pair is tried with shared memory.
+#: The maximum number of tensors among which every pair is tried with shared memory.
 _MAX_SHARING_TENSORS = 3
-#: The maximum number of constants in the code that fill tensors or become lengths, and of tables whose lengths do.
+#: The maximum number of constants in the code that fill tensors or become lengths, and of tables that provide lengths.
 _MAX_NUMBERS_OF_CODE = 8
 _MAX_TABLES = 4
 #: The largest length from the code, as a number and as a multiple of the given one, and the maximum number of elements
-#: of a tensor with such a length: a longer run takes longer.
+#: of a tensor with such a length: a run must not take much longer than the given one.
 _MAX_LENGTH = 4096
 _MAX_GROWTH = 64
 _MAX_ELEMENTS = 1 << 16
@@ -108,9 +108,9 @@ _NUMBER_READERS = frozenset({"item", "tolist", "int", "float"})
 def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[Input]:
     """Yield edge inputs for a function, the most revealing first.
 
-    The inputs contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different lengths and
-    dtypes, and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A function
-    may reject them.
+    Among others, the inputs contain empty tensors; tensors of zeros, of huge, infinite and nan values, of different
+    lengths and dtypes, and with gradients; zero, negative and large Python numbers; empty, shorter and longer lists. A
+    function may reject them.
 
     Parameters
     ----------
@@ -174,7 +174,10 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
 def _kind_changes(
     first: Arguments, fn: Callable[..., Any], may_be_indices: Callable[[torch.Tensor], bool]
 ) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with tensors of other kinds, whose values lead to both sides of most branches."""
+    """Yield descriptions, kinds and arguments of other kinds: different dtypes, layouts, shapes, memory or types.
+
+    The values of tensors lead to both sides of most branches.
+    """
     values: dict[str, Change] = {
         "": _tripled,
         ", negated": lambda tensor: negated(_tripled(tensor)),
@@ -187,7 +190,7 @@ def _kind_changes(
     yield "all tensors empty", "empty tensors", map_tensors(first, functools.partial(_first_rows, count=0))
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
     for name, tensors in named[:_MAX_RAISED_RANKS]:
-        if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python tests only one element
+        if len(named) > 1 or any(tensor.numel() == 1 for tensor in tensors):  # Python can test one element only
             kind = f"{name} {WITH_DIMENSION}"
             yield kind, kind, map_tensors(first, only_for(tensors, lambda tensor: torch.stack([tensor, tensor])))
     for name, description, arguments in _shrunk_arguments(first, fn):
@@ -222,11 +225,15 @@ def _longer_last_items(
 
 
 def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield arguments with a default, ``None``, an empty list or a flag instead of one tensor, or without a key."""
-    defaults, tested_names = default_values(fn), tested_parameters(fn)
+    """Yield arguments with another kind of value for one parameter.
+
+    A tensor becomes a default, ``None``, an empty list or a flag; a flag becomes ``None``; a dict lacks a key.
+    """
+    defaults, tested_names = default_values(fn), tested_local_names(fn)
     reads_numbers = not _NUMBER_READERS.isdisjoint(names_in_code(fn))
     flags = [name for name, value in first.named(fn).items() if type(value) is bool]
-    for name in (name for name in flags if name in tested_names and name not in defaults):  # None is as good as false
+    tested_flags = [name for name in flags if name in tested_names and name not in defaults]
+    for name in tested_flags:  # a caller may pass None for False
         changed_arguments = first.with_argument(fn, name, None)
         yield f"{name} = None", f"{name} = None", changed_arguments
         yield f"{name} = None, all tensors negated", f"{name} = None", map_tensors(changed_arguments, negated)
@@ -239,7 +246,7 @@ def _other_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
             yield kind, kind, changed_arguments
             yield f"{kind}, all tensors negated", kind, map_tensors(changed_arguments, negated)
     tensors = {name: value for name, value in first.named(fn).items() if is_instance(value, torch.Tensor)}
-    for name, default in defaults.items():  # the function expects None, so that is not a different kind of value
+    for name, default in defaults.items():  # `_edge_python_values` covers a default of None
         if name in tensors and is_instance(default, bool | int | float):
             for new_value in dict.fromkeys([default, *([not default] if type(default) is bool else [])]):
                 kind = f"{name} = {show(new_value)}"
@@ -300,7 +307,7 @@ def _few_row_changes(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 
 
 def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
-    """Yield each argument's name, and arguments in which only that argument is empty or has one row."""
+    """Yield each argument's name, a description, and arguments in which that argument alone is empty or has one row."""
     for name, value in first.named(fn).items():
         if (tensors := tensors_in(value)) and len(first.named(fn)) > 1:
             for description, count in (("empty", 0), ("with one row", 1)):  # a size of one is broadcast
@@ -309,7 +316,7 @@ def _shrunk_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tupl
 
 
 def _shares_a_size(first: Arguments, fn: Callable[..., Any], name: str) -> bool:
-    """Return whether an argument's tensors have a size in common with another argument: the code may need it."""
+    """Return whether an argument's tensors have a size in common with another argument: code may rely on that."""
 
     def sizes(value: Any) -> set[int]:
         return {size for tensor in tensors_in(value) for size in tensor.shape if size > 1}
@@ -332,7 +339,7 @@ def _edge_python_values(first: Arguments, fn: Callable[..., Any]) -> Iterator[tu
             new_values: Iterator[Any] = iter(())
         elif is_instance(value, str | enum.Enum):
             new_values = iter(other_strings(fn, value) if type(value) is str else other_choices(fn, value))
-        elif type(value) is int:  # its difference from a constant may become zero
+        elif type(value) is int:  # code may subtract a constant from it: with the same number, the result is zero
             new_values = itertools.chain(
                 _edge_values(value), (number for number in dict.fromkeys(whole_numbers) if number != value)
             )
@@ -354,7 +361,7 @@ def _other_texts(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str
 
 
 def _edge_values_of_parts(value: Any) -> Iterator[Any]:
-    """Yield dicts, dataclasses, lists and tuples with one number or flag changed."""
+    """Yield copies of a dict, dataclass, list or tuple with an edge value for one of its parts."""
     if type(value) is dict:
         for key, part in value.items():
             yield from (
@@ -376,7 +383,11 @@ def _edge_values_of_parts(value: Any) -> Iterator[Any]:
 
 
 def _edge_values(value: Any) -> Iterator[Any]:
-    """Yield edge values of the same type: zero, negative and large numbers, the opposite flag, other list lengths."""
+    """Yield edge values of the same type.
+
+    These are zero, negative and large numbers; the opposite flag; lists and tuples of other lengths; and tensors of
+    zeros, of the opposite sign and of infinite numbers.
+    """
     if is_instance(value, bool):
         yield not value
     elif is_instance(value, int):
@@ -426,18 +437,18 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
 
 
 def _with_extreme_integers(value: torch.Tensor) -> torch.Tensor:
-    """Return integers with which Python computes differently than their dtype: products of them overflow.
+    """Return integers whose products overflow their dtype, unlike Python's; other tensors are returned unchanged.
 
-    Large integers are negative: as a number of elements, they would need all memory.
+    Large ones are negative: a tensor with so many elements, if the program makes one, would need all memory.
     """
     if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
         return value
-    most = torch.iinfo(value.dtype).max
-    return torch.full_like(value, most if most < _MAX_LENGTH else -most)
+    maximum = torch.iinfo(value.dtype).max
+    return torch.full_like(value, maximum if maximum < _MAX_LENGTH else -maximum)
 
 
 def _with_one_positive(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which a mask such as ``x > 0`` selects exactly one element."""
+    """Return a tensor in which ``x > 0`` selects only the first element; an unsigned or empty one stays unchanged."""
     if value.dtype in {torch.bool, torch.uint8} or not value.numel():
         return value
     result = -value.detach().abs() - 1
@@ -473,7 +484,7 @@ def _numbers_of_code(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple
 def _lengths_of_code(
     first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]
 ) -> Iterator[tuple[str, Arguments]]:
-    """Yield tensors at and above a length that the code names, or that a table has, with values for both branches."""
+    """Yield arguments with tensors of a length that the code names or a table has, or one longer, for both branches."""
     may_be_indices = indices_test(first, fn)
     named = [int(number) for number in numbers_in_own_code(first, fn) if float(number).is_integer()]
     lengths = [length for length in named if length <= _MAX_LENGTH][:_MAX_NUMBERS_OF_CODE]
@@ -482,14 +493,14 @@ def _lengths_of_code(
     sizes = list(dict.fromkeys(size for tensor in given for size in tensor.shape if size))[:_MAX_SIZES]
     largest_count = max((tensor.numel() for tensor in given), default=0)
     for size in sizes:
-        wanted = (new for length in lengths for new in (length + 1, length))
+        possible_sizes = (new_size for length in lengths for new_size in (length + 1, length))
         # Other inputs have sizes up to twice the given one.
-        for new in dict.fromkeys(new for new in wanted if new > 2 * size):
-            if new <= _MAX_GROWTH * size and largest_count // size * new <= _MAX_ELEMENTS:
-                longer = map_tensors(first, functools.partial(resize, size=size, new_size=new))
-                yield f"size {new} instead of {size}", longer
+        for new_size in dict.fromkeys(new_size for new_size in possible_sizes if new_size > 2 * size):
+            if new_size <= _MAX_GROWTH * size and largest_count // size * new_size <= _MAX_ELEMENTS:
+                longer = map_tensors(first, functools.partial(resize, size=size, new_size=new_size))
+                yield f"size {new_size} instead of {size}", longer
                 opposite = map_tensors(longer, unless(may_be_indices, negated))
-                yield f"size {new} instead of {size}, all tensors negated", opposite
+                yield f"size {new_size} instead of {size}, all tensors negated", opposite
 
 
 def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
@@ -505,9 +516,9 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
         require = functools.partial(change, unchanged)
         numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
         unchanged_numbers = [("the same values", first)]
-        # Only a value that is not finite may lead to a side that needs no gradient, such as `zeros_like`.
+        # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
         not_finite = (
-            (what, changed) for what, changed in _extreme_value_changes(first, fn) if what.endswith(_NOT_FINITE)
+            (text, changed) for text, changed in _extreme_value_changes(first, fn) if text.endswith(_NOT_FINITE)
         )
         # The standard deviation of a single number is nan.
         for description, changed in itertools.chain(
@@ -536,15 +547,15 @@ def _dtype_changes(first: Arguments) -> Iterator[_KindChange]:
             if present_dtypes != {dtype}:
                 converted = functools.partial(_convert, dtype=dtype, is_floating=is_floating)
                 yield f"{str(dtype).removeprefix('torch.')} tensors", converted
-        if present_dtypes:  # a number that becomes a tensor, as in `torch.where`, promotes them
+        if present_dtypes:  # a tensor of a larger dtype promotes them, but the number that it replaces does not
             small_dtype = torch.float16 if is_floating else torch.int32
             description = f"{ZERO_DIMENSIONAL} {str(small_dtype).removeprefix('torch.')} tensors"
             yield description, functools.partial(_as_scalar, dtype=small_dtype, is_floating=is_floating)
 
 
 def _as_scalar(change: Change, value: torch.Tensor, dtype: torch.dtype, *, is_floating: bool) -> torch.Tensor:
-    is_scalar = _is_number(value, is_floating=is_floating) and value.numel() > 0
-    return change(value).reshape(-1)[0].to(dtype) if is_scalar else value
+    becomes_scalar = _is_number(value, is_floating=is_floating) and value.numel() > 0
+    return change(value).reshape(-1)[0].to(dtype) if becomes_scalar else value
 
 
 def _is_number(value: torch.Tensor, *, is_floating: bool) -> bool:
@@ -580,4 +591,4 @@ def _transposed(value: torch.Tensor) -> torch.Tensor:
 
 
 def _tripled(value: torch.Tensor) -> torch.Tensor:
-    return value * 3  # otherwise all numbers below one could round to zero
+    return value * 3  # converted to integers, fewer of the numbers below one become zero

@@ -95,7 +95,7 @@ def _new_source(ident: str, filename: str, find_cell: FindCell) -> Source:
 
 
 def _short_path(filename: str) -> str:
-    """Return a path as reports show it: relative to the working directory or the home directory."""
+    """Return a path as reports show it: relative to the working directory or the home directory that contains it."""
     path = Path(filename)
     for find_folder, prefix in ((Path.cwd, ""), (Path.home, "~/")):
         try:

@@ -72,7 +72,8 @@ class Effects:
     logged : list of (str, str, str)
         Logger, level and message of each record, except those of torch about compiling.
     order : list of (str, str)
-        All output, warnings and log records in order: "stdout", "stderr", "warning" or "log", and the text.
+        The output, warnings and log records in order, except those of torch about compiling: "stdout", "stderr",
+        "warning" or "log", and the text.
     """
 
     printed: str = ""
@@ -114,7 +115,7 @@ class _OrderedStream(io.StringIO):
 def capture_effects(
     handlers: Mapping[int, logging.Handler] | None = None, filters: Mapping[int, Any] | None = None
 ) -> Iterator[Effects]:
-    """Capture output, warnings and log records while the context is open.
+    """Capture the output, warnings and log records of this thread while the context is open.
 
     Parameters
     ----------
@@ -199,7 +200,7 @@ _outer_filters: list[list[Any]] = []
 
 @contextlib.contextmanager
 def suppress_displays() -> Iterator[None]:
-    """Drop the notebook output of this thread while the context is open."""
+    """Drop what this thread displays in the notebook, except its text output, while the context is open."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find_shell() if find_shell is not None else None
     if shell is None:
@@ -215,7 +216,7 @@ def suppress_displays() -> Iterator[None]:
 
 
 def suppress_logging() -> contextlib.AbstractContextManager[None]:
-    """Drop the log records of this thread while the context is open."""
+    """Drop the log records of this thread, except those of torch about compiling, while the context is open."""
     return _capture_records(lambda _: None, {}, {})
 
 
@@ -225,7 +226,7 @@ def _capture_records(
     handlers: Mapping[int, logging.Handler],
     filters: Mapping[int, Any],
 ) -> Iterator[None]:
-    """Capture the log records of this thread, instead of the process's handlers, while the context is open.
+    """Capture the log records of this thread before the process's handlers get them, while the context is open.
 
     Parameters
     ----------
@@ -301,12 +302,12 @@ def seed_torch(seed: int) -> None:
 
 
 def preserve_random_generators() -> contextlib.AbstractContextManager[None]:
-    """Restore torch's random generators on exit, and CUDA's if it is initialized: reading them initializes it."""
+    """Restore the generators of the CPU and, if it is in use, of CUDA on exit: reading those would initialize CUDA."""
     return torch.random.fork_rng(range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ())
 
 
 def random_states() -> dict[str, str]:
-    """Return a digest of the state of each random generator."""
+    """Return a digest of the state of each default random generator of torch, Python and, if it is loaded, NumPy."""
     states: dict[str, Any] = {"torch": _bytes_of(torch.get_rng_state()), "Python": random.getstate()}
     if torch.cuda.is_initialized():
         cuda_states = torch.cuda.get_rng_state_all()
@@ -336,23 +337,11 @@ def modes() -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def preserve_modes() -> Iterator[None]:
-    """Restore the modes that a call may change."""
-    grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    try:
-        yield
-    finally:
-        torch.set_grad_enabled(grad)
-        torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(deterministic)
-
-
-@contextlib.contextmanager
 def preserve_warnings() -> Iterator[None]:
-    """Show every warning and log-once message each time while the context is open, and restore the records on exit.
+    """Make every warning and log-once message appear each time while the context is open.
 
-    Any change of the warning filters makes Python forget, in every module, which warnings it has shown.
+    On exit, the records of what had been shown before are restored: any change of the warning filters makes Python
+    forget, in every module, which warnings it has shown.
     """
     modules_with_registry = warning_registries()
     with isolate_warnings(modules_with_registry):

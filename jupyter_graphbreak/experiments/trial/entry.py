@@ -71,8 +71,8 @@ class Entry:
     compiles_itself : bool
         Whether to call the callable without compiling it, because it compiles a function inside it.
     inner : frozenset of tuple
-        The place of each module to compile instead of the callable, and the method to compile, which is empty if
-        ``Module.compile`` affects the module's calls.
+        The place of each module to compile instead of the callable, and the name of the method to compile; an empty
+        name stands for the module's calls, which ``Module.compile`` compiles.
     callable_id : int or None
         Identifies the callable among those that the run called.
     modes : CallModes
@@ -165,7 +165,7 @@ class KeptEntries:
 
     @looking_at_tensors()
     def keep(self, entered: EnteredCall) -> None:
-        """Copy an entry if there is enough memory."""
+        """Copy an entry, or note why it is left out."""
         name = callable_name(entered.call)
         if entered.reuses:
             self._reusing_calls += 1
@@ -213,7 +213,7 @@ class KeptEntries:
 
     @looking_at_tensors()
     def note_start(self, started: StartedCall) -> None:
-        """Remember a call that is about to start, and keep a copy if Dynamo compiles nothing for it."""
+        """Remember a call that is about to start, and keep a copy if it calls a generator function."""
         self.seen.note_start(started)
         code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
         if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING_CALLS:
@@ -252,7 +252,8 @@ class KeptEntries:
     def call_with_nan(self, entry: Entry) -> tuple[int, Entry | None] | None:
         """Return the number of an entry's first call whose result had NaN, and a copy of the call made after it ended.
 
-        The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy.
+        The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy. Without
+        such a call, the result is ``None``.
         """
         return next((self._with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
@@ -266,7 +267,8 @@ class KeptEntries:
         """Return the different calls of an entry, then those of modules like it; the first is the one that was copied.
 
         The result includes the calls in other modes, such as those without gradients, which cause recompiles. Modules
-        of one class share their code, so the state of one module can cause recompiles in calls of a different one.
+        of one class share their code, so the state of one module can cause recompiles in calls of a different one. If
+        the entry was copied at a later call, the result consists of its own calls in the modes of that call.
         """
         keys = dict.fromkeys(
             key for kept_entry, key in self._keys if kept_entry is entry or _are_alike(kept_entry, entry)
@@ -278,7 +280,7 @@ class KeptEntries:
         return [*calls, *(call for key in keys if key != own_key for call in self.seen.calls_of(key))]
 
     def total_of(self, entry: Entry) -> int:
-        """Return the number of calls of an entry in the run."""
+        """Return the number of calls of an entry in the run, at least one."""
         return max(1, next((self.seen.total_of(key) for kept_entry, key in self._keys if kept_entry is entry), 1))
 
     def has_repeated_calls(self, entry: Entry) -> bool:
@@ -307,7 +309,7 @@ class KeptEntries:
 
 
 def _are_alike(one: Entry, other: Entry) -> bool:
-    """Return whether two entries are modules of one class, with tensors of the same sizes."""
+    """Return whether two entries are calls of one method, in the same modes, of modules that differ only in numbers."""
     modules = [owner_of(entry.call) for entry in (one, other)]
     if not all(is_instance(module, torch.nn.Module) for module in modules) or type(modules[0]) is not type(modules[1]):
         return False
@@ -330,7 +332,7 @@ def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
         return None
     return (
         f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
-        f"as much, and {format_bytes(max(0, limit - taken))} of the limit are left (half of the free memory)."
+        f"as much, but only {format_bytes(max(0, limit - taken))} of the limit (half of the free memory) are left."
     )
 
 
@@ -402,7 +404,7 @@ def why_copies_failed(entry: Entry, error: Exception, run: Report) -> str:
 
 
 def _used_tensors(*values: Any) -> list[torch.Tensor]:
-    """Return the tensors that a call uses, as far as they can be found without copying the call."""
+    """Return the tensors that a call uses, one for each address, as far as they can be found without copying."""
     tensors: dict[int, torch.Tensor] = {}
 
     def add(value: Any, depth: int) -> None:

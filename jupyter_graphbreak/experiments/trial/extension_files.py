@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import re
 import sys
@@ -42,7 +41,7 @@ class _Opener(NamedTuple):
     takes_text : bool
         Whether a string argument may be something other than a path.
     takes_sql : bool
-        Whether the string is SQL, which only reads if it begins with one of a few words.
+        Whether the first string is an SQL statement.
     what : str
         The effect of every call, as the rest of a sentence; empty if the effect depends on a path.
     """
@@ -130,7 +129,7 @@ _OPENERS: dict[str, dict[str, _Opener]] = {
 }  # fmt: skip
 #: The modules with functions or classes to replace.
 MODULES = frozenset(_OPENERS)
-#: The names of functions that write a file if one of their arguments is a path: ``imwrite``, ``write_csv``, ``save``.
+#: A pattern for names of functions that write a file if an argument is a path: ``imwrite``, ``write_csv``, ``save``.
 _WRITER_NAME = re.compile(r"(?:^|_|^im)(?:write|save|dump(?!s)|export)|^to_(?:csv|parquet)$")
 #: A pattern for a single SQL statement that changes neither a database nor a file.
 _READING_SQL = re.compile(
@@ -149,7 +148,7 @@ _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | 
 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
-    """Yield the replacements of functions and classes that open files: owner, name and replacement."""
+    """Yield the replacements of functions and classes that open or write files: owner, name and replacement."""
     listed: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
@@ -164,17 +163,12 @@ def file_functions() -> Iterator[tuple[Any, str, Any]]:
             yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
-def load_module(name: str) -> bool:
-    """Import a module if it is one of :data:`MODULES` and not loaded; return whether it was imported."""
-    if name not in MODULES or name in sys.modules:
-        return False
-    importlib.import_module(name)
-    return True
-
-
 @functools.lru_cache(maxsize=1)
 def _all_writers(_: int) -> list[tuple[ModuleType | type, str]]:
-    """Return the functions of extension modules, and the methods of their types, whose names say that they write."""
+    """Return the compiled functions and methods of installed packages whose names say that they write.
+
+    The parameter, the number of loaded modules, makes the cached result invalid after an import.
+    """
     writers: dict[tuple[int, str], tuple[ModuleType | type, str]] = {}
     examined: set[int] = set()
     for module in sys.modules.copy().values():
@@ -198,7 +192,10 @@ _known_writers: dict[int, tuple[ModuleType, int, list[tuple[ModuleType | type, s
 
 
 def _writers_of(module: ModuleType, examined: set[int]) -> list[tuple[ModuleType | type, str]]:
-    """Return the functions of a module and the methods of its types that write; types in ``examined`` are left out."""
+    """Return the compiled functions and methods of a module whose names say that they write.
+
+    Methods of the types in ``examined`` are left out.
+    """
     content = vars(module)
     cached = _known_writers.get(id(module))
     if cached is not None and cached[0] is module and cached[1] == len(content):
@@ -227,7 +224,7 @@ def _writing_methods(cls: type, examined: set[int]) -> Iterator[tuple[type, str]
 
 
 def announcing_method(method: BuiltinMethodType) -> Callable[..., Any] | None:
-    """Return the replacement of a method that is bound to its object; ``None`` if it does not write files."""
+    """Return the replacement of a bound method whose name says that it writes; ``None`` for other methods."""
     if not _WRITER_NAME.search(method.__name__) or is_instance(method.__self__, ModuleType | type | None):
         return None
     cls = next((cls for cls, name in _writing_methods(type(method.__self__), set()) if name == method.__name__), None)
@@ -243,7 +240,7 @@ def is_compiled(function: Any) -> bool:
 
 
 def once_per_function(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the replacement of each function: making all of them for each run takes longer than most runs."""
+    """Cache the replacements that a function makes: making all of them for each run takes longer than most runs."""
     replacements: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 
     def cached(original: Any, *details: Hashable) -> Any:
@@ -276,7 +273,7 @@ def with_announcement(original: Callable[..., Any], announce: Announce) -> Calla
 
 
 def _announcing_class(original: type, opener: _Opener) -> type:
-    """Return a class that makes instances of the original and imitates it: methods of an extension type are fixed."""
+    """Return a class that makes instances of the original and imitates it, whose own methods cannot be replaced."""
 
     def make_instance(_: type, *args: Any, **kwargs: Any) -> Any:
         _announce(opener, args, kwargs, sys._getframe(1))  # noqa: SLF001 - as above
@@ -308,7 +305,7 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return
-    paths = (value for value in (*args, *kwargs.values()) if _is_path(value, is_text=not opener.takes_text))
+    paths = (value for value in (*args, *kwargs.values()) if _is_path(value, accepts_any_text=not opener.takes_text))
     path = next(paths, None)
     if path is not None and not opener.only_reads(args, kwargs):
         verb = "opens the database" if opener.kind == "database" else "writes to the file"
@@ -326,9 +323,12 @@ def _is_in_memory(access: Any, name: tuple[Any, ...]) -> bool:
     return bool(driver == drivers.fileobj_driver and name and bytes(name[0]).startswith(b"<_io.BytesIO object at "))
 
 
-def _is_path(value: Any, *, is_text: bool) -> bool:
-    """Return whether an argument is a path; with ``is_text``, any string counts as one."""
+def _is_path(value: Any, *, accepts_any_text: bool) -> bool:
+    """Return whether an argument is a path; any string but ":memory:" counts as one with ``accepts_any_text``."""
     if isinstance(value, os.PathLike):
         return True
-    text = os.fsdecode(value) if isinstance(value, bytes) and is_text else value  # else, bytes are the content
-    return isinstance(text, str) and text != ":memory:" and (is_text or _PATH_PATTERN.fullmatch(text) is not None)
+    # Without `accepts_any_text`, bytes are the content of a file.
+    text = os.fsdecode(value) if isinstance(value, bytes) and accepts_any_text else value
+    return (
+        isinstance(text, str) and text != ":memory:" and (accepts_any_text or _PATH_PATTERN.fullmatch(text) is not None)
+    )

@@ -55,7 +55,7 @@ class FunctionCopier:
     earlier_scopes : mapping
         The ids of original namespaces, by the ids of copies made earlier.
     memory_provider : MemoryProvider
-        The copies of large memory.
+        Provides the memory for copies of large tensors.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class FunctionCopier:
     places : list
         The names that the copied functions read or write.
     functions : list of FunctionType
-        The copied functions.
+        The copies of functions.
     origins : dict
         The ids of the original namespaces, by the ids of their copies.
     uncopied : list
@@ -89,7 +89,7 @@ class FunctionCopier:
         self._caches: list[Any] = []
 
     def clear_caches(self) -> None:
-        """Clear the caches of copied functions that are decorated with ``functools.lru_cache``."""
+        """Clear the caches of the copies of functions that are decorated with ``functools.lru_cache``."""
         for cached in self._caches:
             cached.cache_clear()
 
@@ -118,7 +118,10 @@ class FunctionCopier:
         return result
 
     def copy_function(self, function: types.FunctionType) -> types.FunctionType:
-        """Return a copy of a user's function, or of one that closes over a user's data; return others unchanged."""
+        """Return a copy of a user's function, or of one that closes over a user's data; return others unchanged.
+
+        Functions that ``torch.compiler.allow_in_graph`` marks are also returned unchanged.
+        """
         known_copy: types.FunctionType | None = self.memo.get(id(function))
         if known_copy is not None:
             return known_copy
@@ -157,7 +160,7 @@ class FunctionCopier:
         return result
 
     def copy_handlers(self) -> dict[int, logging.Handler]:
-        """Copy the handlers whose classes the user wrote; handlers that cannot be copied receive no records."""
+        """Copy the handlers whose classes the user wrote; other handlers, and uncopied ones, receive no records."""
         result: dict[int, logging.Handler] = {}
         for handler in all_handlers():
             cls = type(handler)
@@ -199,7 +202,9 @@ class FunctionCopier:
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)
-            finalize(self, "forgetting a copy", forget_fx_wraps, id(result))  # a reference would keep it alive
+            finalize(
+                self, "forgetting a copy", forget_fx_wraps, id(result)
+            )  # a reference to the namespace would keep it alive
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:
@@ -225,7 +230,7 @@ class FunctionCopier:
         self.places.append(dataclasses.replace(item_place(name, scope, name), key=key, holder=None))
 
     def has_copied_globals_of(self, function: types.FunctionType) -> bool:
-        """Return whether the globals that a function reads, or their originals, have a copy."""
+        """Return whether the globals that a function reads have a copy, or are one."""
         return self.origin(function.__globals__) in self._globals
 
     def reads_copies(self, function: types.FunctionType) -> bool:

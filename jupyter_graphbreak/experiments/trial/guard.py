@@ -107,7 +107,7 @@ def guarded(*calls: Any, changeable_parts: Iterable[LibraryPart] = ()) -> Iterat
 
 
 def _innermost_user_line(traceback: TracebackType | None) -> StackEntry | None:
-    """Return the innermost line of user code in a traceback."""
+    """Return the innermost line of user code in a traceback; ``None`` if there is none."""
     place = None
     while traceback is not None:
         if is_user_code(traceback.tb_frame.f_code.co_filename):
@@ -126,7 +126,7 @@ def state_effect(
     calls : iterable of callable
         The callables that ran.
     lines : dict
-        The lines that were observed to make a change.
+        The lines that were observed to make a change, by the change's description.
     """
     changes, calls = list(changes), list(calls)
     imported = functions_by_name(calls) if changes else {}

@@ -40,7 +40,8 @@ class InnerModules:
     subject : Subject
         The copies to which the entry belongs.
     places : collection of tuple
-        The place of each module, and the method that is compiled; empty if ``Module.compile`` affects its calls.
+        The place of each module, and the name of the method to compile; an empty name stands for the module's calls,
+        which ``Module.compile`` compiles.
     compile_ : callable
         Compiles a function.
     """

@@ -57,21 +57,22 @@ TRANSPOSED = "transposed tensors"
 
 @dataclass(frozen=True)
 class Input:
-    """Arguments and their description.
+    """An input for a function: the arguments, their description, and what else to set for the call.
 
     Parameters
     ----------
     is_special : bool
-        Whether Python values or sizes differ from those of the first input: a captured program may depend on them.
+        Whether Python values or sizes may differ from those of the first input: a captured program may depend on them.
     preceding_calls : int
-        How often to call the function with the first input beforehand, if it changes state.
+        How often to call the function beforehand with the first input, or with a smaller one derived from it, if it
+        changes state.
     seed : int
         The seed of the random generators.
     state : mapping
         Values of globals, closure variables and attributes to set before the call, by their places.
     other_kind : str
-        How the tensors differ from the first input's: they have different dtypes or more dimensions, require
-        gradients, are not contiguous, or are empty.
+        How the values differ in kind from those of the first input, such as "float16 tensors" or "x = None"; empty if
+        they do not.
     is_smaller : bool
         Whether tensors are smaller than those of the first input, only to save time.
     """
@@ -97,12 +98,12 @@ class Input:
 
     @property
     def is_always_accepted(self) -> bool:
-        """Whether a function should accept tensors of this kind, since their values are ordinary, even if it fails."""
+        """Whether a function is meant for this kind of input, even if it rejects it: the values are ordinary."""
         return self.other_kind in {NOT_CONTIGUOUS, TRANSPOSED, LONGER_LAST_ITEM} or self.has_flag
 
     @property
     def has_other_size(self) -> bool:
-        """Whether two arguments no longer have a size in common: code may check this, or may not need it."""
+        """Whether two arguments may no longer have a size in common: code may check this, or may not need it."""
         return self.other_kind.endswith(OF_ANOTHER_SIZE)
 
     @property
@@ -143,8 +144,8 @@ def other_inputs(first: Arguments, fn: Callable[..., Any]) -> Iterator[Input]:
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn))
     change = unless(indices_test(first, fn), randomized, random_within)
-    program_input_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
-    for description, arguments in itertools.islice(program_input_changes, _MAX_SPECIAL):
+    special_changes = itertools.chain(_python_changes(first, fn), _size_changes(first, fn))
+    for description, arguments in itertools.islice(special_changes, _MAX_SPECIAL):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
         changed = map_tensors(arguments, change)  # two branches may agree for the given values, like 1 + 1 and 1 * 2
         if tensors_in(changed.values()):

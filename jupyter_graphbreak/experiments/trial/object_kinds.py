@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Classes without attributes that are not heap types.
 _PLAIN_BASES = frozenset({typing.Generic})
-#: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created by a ``class`` statement.
+#: The flag ``Py_TPFLAGS_HEAPTYPE``: the class was created at run time, such as by a ``class`` statement.
 _HEAP_TYPE = 1 << 9
 _CONTAINERS = (
     torch.Tensor, torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler,
@@ -56,7 +56,7 @@ BUFFER_TYPES = (bytearray, array.array)
 
 
 def is_bound_to_data(method: Any) -> bool:
-    """Return whether an object is a built-in method of an object that is copied."""
+    """Return whether an object is a built-in method of a list, dict, set, deque, tensor or lock."""
     return is_instance(method, types.BuiltinMethodType) and (
         is_instance(method.__self__, list | dict | set | deque | torch.Tensor) or type(method.__self__) in LOCKS
     )
@@ -75,7 +75,7 @@ def is_plain(value: torch.Tensor) -> bool:
 
 
 def is_atom(value: Any) -> bool:
-    """Return whether an object is immutable."""
+    """Return whether an object counts as immutable, like a number, a string, ``None`` or a member of an enumeration."""
     cls: Any = type(value)
     # An instance of a subclass may have attributes.
     has_attributes = cls.__dictoffset__ and not is_instance(value, enum.Enum)
@@ -83,7 +83,7 @@ def is_atom(value: Any) -> bool:
 
 
 def is_code(value: Any) -> bool:
-    """Return whether an object is a function, a class, a module, or the graph of a module that PyTorch generated."""
+    """Return whether an object is a function, method, class or module, or the graph of a module that PyTorch made."""
     return is_instance(
         value,
         type | types.ModuleType | types.FunctionType | types.MethodType | types.BuiltinFunctionType | torch.fx.Graph,
@@ -91,7 +91,7 @@ def is_code(value: Any) -> bool:
 
 
 def is_shared(value: Any) -> bool:
-    """Return whether an object belongs to the process rather than to the program: a logger, thread or open stream."""
+    """Return whether an object belongs to the process rather than the program, such as a logger, thread or stream."""
     if is_instance(value, torch.Generator):
         return _is_default_generator(value)
     if is_instance(value, _PROCESS_TYPES) or (is_instance(value, io.IOBase) and stream_in_memory(value) is None):
@@ -114,7 +114,7 @@ def _is_default_generator(value: torch.Generator) -> bool:
 
 
 def is_array(value: Any) -> bool:
-    """Return whether an object is a NumPy array; attributes prove nothing, as any class may have them."""
+    """Return whether an object is a NumPy array."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and is_instance(value, numpy.ndarray)
 

@@ -24,7 +24,6 @@ from jupyter_graphbreak.experiments.trial.effects import (
     Effects,
     capture_effects,
     modes,
-    preserve_modes,
     preserve_random_generators,
     preserve_warnings,
     random_states,
@@ -49,14 +48,14 @@ if TYPE_CHECKING:
 
 #: An input for which the function runs more lines is skipped: the function may loop forever.
 _MAX_LINES = 20_000
-#: The instructions that begin the iterations of loops over an iterator, which ends.
+#: The instructions that begin an iteration of a loop over an iterator; such a loop usually ends.
 _ITERATIONS = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded places for an alias.
 _MAX_NAMES = 20
 
 
 class Layout(NamedTuple):
-    """The class of a tensor, and its strides in dimensions with several elements; no strides if it is empty."""
+    """The class of a tensor, and its strides in dimensions with several elements; none if it is empty or sparse."""
 
     kind: type
     strides: tuple[int, ...]
@@ -84,7 +83,8 @@ class Result:
         The ``.grad`` that the call left on each leaf, by place.
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
-        ``None`` instead of a dict if nothing requires a gradient, or no backward pass was requested.
+        ``None`` instead of a dict if there was no backward pass, because nothing requires a gradient, the call raised
+        an exception or ran in inference mode, or no backward pass was requested.
     backward_error : Exception or None
         The exception that the backward pass raised.
     state_before : dict
@@ -153,7 +153,7 @@ def run(
     Raises
     ------
     TrialStoppedError
-        If the program was stopped before it had an effect outside its copies.
+        If the program was stopped before it had an effect outside its copies, or if it changed the process's state.
     TimeUpError
         If the time limit has passed.
     """
@@ -165,7 +165,7 @@ def run(
         # The limit is for the program alone: it would make reading the state of the process take twice as long.
         _tracing(None) if line_counter is not None else contextlib.nullcontext(),
         subject.activated(),
-        preserve_modes(),
+        torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
         capture_effects(subject.handlers, subject.filters) as effects,
         guarded(subject.call, program, changeable_parts=subject.changeable_parts),
     ):
@@ -229,7 +229,7 @@ def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Ite
 
 
 def _aliases(objects: Iterable[tuple[str, Any]]) -> dict[str, tuple[str, frozenset[str]]]:
-    """Return the objects that are identical to, or share memory with, earlier ones."""
+    """Return the places of objects that are identical to, or share memory with, earlier ones; see :class:`Result`."""
     aliases: dict[str, tuple[str, frozenset[str]]] = {}
     places_by_id: dict[int, list[str]] = defaultdict(list)
     places_by_address: dict[int, list[str]] = defaultdict(list)
@@ -252,7 +252,10 @@ def _layout(tensor: torch.Tensor) -> Layout:
 
 
 def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Tensor | None] | None, Exception | None]:
-    """Run one backward pass from all tensors with a gradient function; return the gradient of each leaf."""
+    """Run one backward pass from the results and from all tensors with a gradient function.
+
+    Return the gradient of each leaf by place, and the exception that the backward pass raised.
+    """
     roots = {
         id(item): item
         for place, item in tensors.items()
@@ -316,7 +319,7 @@ def gradient_weights(root: torch.Tensor) -> torch.Tensor:
     """Return non-periodic weights for the elements of a result, so that their gradients do not cancel.
 
     The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5. The weight of a single
-    element, such as a loss, is 1, with which ``backward()`` begins.
+    element, such as a loss, is 1, with which ``backward()`` begins. Those of sparse and nested tensors are also 1.
     """
     detached = root.detach()
     if detached.layout != torch.strided or detached.is_nested or detached.numel() == 1:
@@ -330,7 +333,7 @@ class LineLimitError(BaseException):
 
 
 class _LineCounter:
-    """A trace function that notes which lines run, and stops a function that runs too many lines."""
+    """Provides a trace function, which notes the lines that run and stops a function that runs too many lines."""
 
     def __init__(self) -> None:
         # Lines of this package do not count, even if it is not installed: comparisons take many lines.
@@ -363,7 +366,8 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
     line = None
     lines: dict[int, int | None] = {}
     for instruction in dis.get_instructions(code):
-        line = instruction.starts_line or line
+        if instruction.positions is not None:
+            line = instruction.positions.lineno or line
         lines[instruction.offset] = line
         is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATIONS
         if is_loop and lines.get(instruction.argval) == line:
@@ -420,7 +424,7 @@ def sandboxed() -> Iterator[None]:
             preserve_random_generators(),
             preserve_warnings(),
             redirect_thread_streams(io.StringIO(), io.StringIO()),
-            preserve_modes(),
+            torch.set_grad_enabled(torch.is_grad_enabled()),  # restores the mode on exit
             hidden_compiler_logs(),
             suppress_logging(),
             suppress_displays(),

@@ -56,14 +56,14 @@ def named_tensors(value: Any, name: str, seen: set[int] | None = None) -> Iterat
 def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and other leaves in a value, each by its first place.
 
-    For a container or an instance, the name of its class is yielded, so that empty ones are included.
+    For a container or an instance, the name of its class is yielded first, so that empty ones are included.
     """
     seen: set[int] = set()
     pending = [(name, value)]
     while pending:
         place, item = pending.pop()
         if is_instance(item, torch.Tensor) or not is_data(item):
-            # The method of a copy is bound to the copy.
+            # The methods of two copies are bound to different objects.
             yield place, item.__func__ if is_instance(item, types.MethodType) else item
         elif id(item) not in seen:
             seen.add(id(item))
@@ -72,7 +72,7 @@ def leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def memory_address(value: Any) -> int | None:
-    """Return the memory address of a tensor or an array; views of one tensor have the same address."""
+    """Return the address of the memory of a tensor or array; that of a view is the original's. ``None`` if unknown."""
     try:
         if is_instance(value, torch.Tensor):
             return value.untyped_storage().data_ptr() or None

@@ -82,7 +82,7 @@ class ProcessState:
         return [part.change(before, after) for part, before, after in self._changed_parts()]
 
     def restore(self) -> list[StateChange]:
-        """Restore the state as far as possible, and return the changes that were undone."""
+        """Restore the state as far as possible, and return the changes since it was read."""
         changed_parts = list(self._changed_parts())
         for part, value, _ in changed_parts:
             with contextlib.suppress(Exception):  # the folder was deleted, or Python did not set the handler
@@ -127,6 +127,26 @@ def _cached_parts(*_: object) -> tuple[Part, ...]:
 
 
 def _parts() -> Iterator[Part]:
+    yield from _operating_system_parts()
+    yield from _interpreter_parts()
+    yield from _decimal_parts()
+    yield Part("sets context variables", _context_variables, _set_context_variables, ("set", "reset"))
+    yield Part(
+        "sets the filters of warnings",
+        lambda: Identities(warnings.filters),
+        _set_warning_filters,
+        ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
+    )
+    yield Part("sets attributes of a thread", _thread_attributes, restore_attributes,
+               ("name", "setName", "setattr", "current_thread", "main_thread"))  # fmt: skip
+    yield from logging_parts()
+    yield from _numpy_parts()
+    for setting in process_settings():
+        yield Part(f"sets {setting.name}", setting.read, setting.write, setting.names)
+
+
+def _operating_system_parts() -> Iterator[Part]:
+    """Yield the parts of the state that the operating system keeps for the process."""
     yield Part(ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
     yield Part(FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
@@ -135,8 +155,6 @@ def _parts() -> Iterator[Part]:
         yield Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
                    lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
                    ("pthread_sigmask",))  # fmt: skip
-    yield Part("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
-               lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
     yield Part("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
     yield Part(
         "sets signal handlers",
@@ -144,6 +162,12 @@ def _parts() -> Iterator[Part]:
         _set_signal_handlers,
         ("signal",),
     )
+
+
+def _interpreter_parts() -> Iterator[Part]:
+    """Yield the settings of the interpreter and of Python's modules."""
+    yield Part("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
+               lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
     yield Part(
         "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), Identities(gc.callbacks)),
@@ -176,6 +200,9 @@ def _parts() -> Iterator[Part]:
         lambda text: locale.setlocale(locale.LC_ALL, text),
         ("setlocale",),
     )
+
+
+def _decimal_parts() -> Iterator[Part]:
     decimal = sys.modules.get("decimal")
     if decimal is not None:
         yield Part(
@@ -190,16 +217,9 @@ def _parts() -> Iterator[Part]:
             lambda: dict(decimal.getcontext().flags),
             lambda flags: _set_decimal_flags(decimal, flags),
         )
-    yield Part("sets context variables", _context_variables, _set_context_variables, ("set", "reset"))
-    yield Part(
-        "sets the filters of warnings",
-        lambda: Identities(warnings.filters),
-        _set_warning_filters,
-        ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
-    )
-    yield Part("sets attributes of a thread", _thread_attributes, restore_attributes,
-               ("name", "setName", "setattr", "current_thread", "main_thread"))  # fmt: skip
-    yield from logging_parts()
+
+
+def _numpy_parts() -> Iterator[Part]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         yield Part("sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), ("seterr",))
@@ -209,8 +229,6 @@ def _parts() -> Iterator[Part]:
             lambda saved: numpy.set_printoptions(**saved),
             ("set_printoptions",),
         )
-    for setting in process_settings():
-        yield Part(f"sets {setting.name}", setting.read, setting.write, setting.names)
 
 
 def _library_part(part: LibraryPart) -> Part:
@@ -275,7 +293,7 @@ def _tracing_parts() -> Iterator[Part]:
                    ("enable", "disable"), ("faulthandler",))  # fmt: skip
 
 
-#: Parts that a module reads and sets with a function each: module, description, and the names of the functions.
+#: Parts of the state for which a module has a getter and a setter: module, description, and the functions' names.
 _GETTERS_AND_SETTERS = (
     ("sys", "sets how coroutines are tracked", "get_coroutine_origin_tracking_depth",
      "set_coroutine_origin_tracking_depth"),
@@ -290,7 +308,7 @@ _GETTERS_AND_SETTERS = (
 
 
 def _default_parts() -> Iterator[Part]:
-    """Yield the defaults for the whole process that functions of Python's modules set."""
+    """Yield the defaults and limits for the whole process that functions of modules set."""
     yield Part("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
     for module, what, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
@@ -343,7 +361,7 @@ def _list_access(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
 
 
 def _file_mask() -> int:
-    """Return the file mask from ``/proc``: Python can only read it by setting it, for all threads."""
+    """Return the file mask, read from ``/proc``: Python's own function has to set the mask, for all threads."""
     with open("/proc/self/status", "rb") as status:  # noqa: PTH123 - a Path takes twice as long
         return int(status.read().partition(b"Umask:")[2].split(maxsplit=1)[0], 8)
 
@@ -381,8 +399,6 @@ def _set_collector(state: tuple[bool, tuple[int, int, int], int, Any]) -> None:
 
 
 _DECIMAL_ATTRIBUTES = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
-
-
 _DECIMAL_CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
 
 
@@ -423,7 +439,7 @@ def _set_context_variables(values: dict[Any, Any]) -> None:
 
 @contextlib.contextmanager
 def copied_context() -> Iterator[None]:
-    """Use a copy of the context variables while the context is open."""
+    """Use a copy of the context variables while the context is open, if Python's C API is available."""
     context = contextvars.copy_context()
     enter, leave = _context_functions()
     if enter is None or leave is None:
@@ -438,7 +454,7 @@ def copied_context() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_line_cache() -> Iterator[None]:
-    """Restore the lines of files that Python keeps for tracebacks; those of libraries and of new graphs are kept."""
+    """Restore the lines of files that Python keeps for tracebacks; those of libraries and generated code are kept."""
     before = dict(linecache.cache)
     try:
         yield
@@ -559,7 +575,7 @@ def _freed_when_waiting(locks: Sequence[Any]) -> Iterator[list[Any]]:
 
 def _release(lock: Any) -> bool:
     """Release a lock that only this thread uses; return whether it was locked."""
-    is_locked = lock.locked if isinstance(lock, type(threading.Lock())) else lock._is_owned  # noqa: SLF001 - until 3.14
+    is_locked = lock.locked if isinstance(lock, type(threading.Lock())) else lock._is_owned  # noqa: SLF001 - RLock has no `locked` before 3.14
     was_locked: bool = is_locked()
     while is_locked():
         lock.release()

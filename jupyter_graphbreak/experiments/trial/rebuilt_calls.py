@@ -163,7 +163,11 @@ def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Call
 
 
 def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
-    """Return a tensor for a spec: the spec's data, resized data of the first call's tensor, or random numbers."""
+    """Return a tensor for a spec.
+
+    Its elements are the spec's data. If the spec has none, they are those of the first call's tensor, repeated or cut
+    off, if that has the same dtype; otherwise random numbers, or zeros if the dtype is not a floating-point one.
+    """
     with torch.no_grad():
         if spec.data is not None:
             tensor = spec.data.clone()
@@ -178,7 +182,7 @@ def tensor_of(spec: TensorSpec, original: Any) -> torch.Tensor:
 
 
 def resized(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor in a different shape; its values repeat."""
+    """Return a copy of a tensor in a different shape; its values repeat, and an empty tensor is filled with zeros."""
     if tensor.dim() != len(shape):
         flat = tensor.reshape(-1)
         index = torch.arange(math.prod(shape), device=tensor.device) % max(1, flat.numel())

@@ -81,7 +81,7 @@ class Reference:
     is_repeatable : bool
         Whether the function returns the same value again.
     is_random : bool
-        Whether the function's result depends on the random seed.
+        Whether the function's result depends on the random seed; false if the function is not repeatable.
     base : Input
         The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
     misses_edge_cases : bool
@@ -111,10 +111,10 @@ class Reference:
         self.changed = {
             name for name, value in self.result.state.items() if name not in before or difference(before[name], value)
         }
-        begun = time.thread_time()
+        start = time.thread_time()
         self.is_repeatable = not self._differs(self._call(first.arguments))
         #: The processor time of a call with the base; the very first call may take longer.
-        self._seconds = time.thread_time() - begun
+        self._seconds = time.thread_time() - start
         self.is_random = self.is_repeatable and self._differs(self._call(first.arguments, seed=1))
 
     def shrink(self) -> None:
@@ -131,9 +131,9 @@ class Reference:
             arguments, new_size = next(smaller, (None, 0))
             if arguments is None:
                 continue
-            begun = time.thread_time()
+            start = time.thread_time()
             self._call(arguments)
-            self._seconds = time.thread_time() - begun
+            self._seconds = time.thread_time() - start
             self._shrunk[new_size] = size
             example = describe(self.first.example.what, arguments, self.fn)
             self.base = replace(self.base, arguments=arguments, example=example, is_smaller=True)
@@ -141,14 +141,14 @@ class Reference:
                 return
 
     def _lines_of_call(self, arguments: Arguments) -> Lines | None:
-        """Return the user's lines that run for arguments; ``None`` if the function rejects them or runs too long."""
+        """Return the user's lines that run for arguments; ``None`` if the call raises, is stopped or runs too long."""
         with contextlib.suppress(LineLimitError, TrialStoppedError), line_limit() as lines:
             if self._call(arguments, runs_backward=False).raised is None:
                 return frozenset(lines)
         return None
 
     def cases(self, given_arguments: Sequence[Arguments] = (), patience: Patience | None = None) -> list[ReferenceCase]:
-        """Return cases for the given inputs, or for derived inputs if none are given.
+        """Return cases for the given inputs and other random seeds, or for derived inputs if no inputs are given.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Reference:
         return cases
 
     def edge_cases(self, patience: Patience | None = None) -> Iterator[ReferenceCase]:
-        """Yield cases with edge inputs, including inputs that the function rejects.
+        """Yield cases with edge inputs whose result is repeatable, including inputs that the function rejects.
 
         Parameters
         ----------
@@ -253,7 +253,7 @@ class Reference:
         if not self.is_repeatable or random_states() == self.result.random:  # the function draws no random numbers
             return seeds
         patience = Patience(_MAX_SECONDS_FOR_SEEDS)
-        paths: set[frozenset[tuple[str, int]]] = set()
+        paths: set[Lines] = set()
         with contextlib.suppress(LineLimitError, TrialStoppedError):
             for seed in range(_MAX_SEEDS):
                 if patience.is_over:

@@ -168,7 +168,7 @@ def value_to_save(value: Any) -> Any:
 
 
 def _is_reference(value: Any) -> bool:
-    """Return whether an object has no content, but refers to objects that are saved."""
+    """Return whether an object is a lock, or has no content but refers to objects that are saved."""
     return is_instance(value, weakref.ref | functools.partial) or type(value) in LOCKS
 
 

@@ -106,7 +106,7 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """The kind of a container, with the keys of its items."""
+    """The kind of a container, with the keys of its items; a set has its length instead."""
 
     kind: type
     keys: tuple[Any, ...]
@@ -114,18 +114,21 @@ class ContainerSpec:
 
 @dataclass(frozen=True)
 class OpaqueSpec:
-    """A value for which only the type is known; functions that close over equal values have the same ``identity``."""
+    """A value for which only the type is known.
+
+    Functions with the same code have the same ``identity`` if they close over the same objects and equal plain values.
+    """
 
     kind: type
     identity: int = field(compare=False)
 
 
-#: A plain value, a tensor, a container or something else.
+#: What :func:`spec` returns: a plain value, or the spec of a tensor, a container or something else.
 Spec = Any
 
 
 class CallSite(NamedTuple):
-    """The place of a call in the user's code; columns count characters, lines start at 1.
+    """The place of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
 
     ``owner`` is the called module's name at this place, if any. ``visible`` contains the names at this place of other
     variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each with its
@@ -154,6 +157,8 @@ class SeenCall:
     state : dict or None
         The specs of the plain values and tensors that the callable reads besides its arguments; ``None`` if they
         were not examined.
+    site : CallSite or None
+        The place of the call in the user's code; ``None`` if it is not known.
     keywords : frozenset of str
         The names of the arguments that were passed by keyword.
     modes : CallModes or None
@@ -281,7 +286,7 @@ def key_of(call: Callable[..., Any]) -> Hashable:
     """Return the identity of the entry of a call in any mode: the id of the module or the code that is called.
 
     Partials of one function that fix the same parameters are one entry, like closures with the same code. All functions
-    with one decorator of a library, such as ``torch.no_grad()``, have its code, so the decorated function counts.
+    that one decorator of a library wraps, such as ``torch.no_grad()``, share code, so the wrapped function counts.
     """
     owner = owner_of(call)
     if is_instance(owner, torch.nn.Module):
@@ -322,8 +327,8 @@ def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
 
 def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of arguments and their parts, by place; parameters with the default ``None`` are included."""
-    absent = {name: None for name, default in default_values(call).items() if default is None}
-    named = absent | arguments.named(call)
+    none_by_default = {name: None for name, default in default_values(call).items() if default is None}
+    named = none_by_default | arguments.named(call)
     return {
         path: spec(value)
         for name, argument in named.items()
@@ -344,7 +349,7 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
 
 
 def spec(value: Any) -> Spec:
-    """Return a description of a value without the value itself, unless it is plain."""
+    """Return what to remember of a value: a plain value or enumeration member itself, or else facts about the value."""
     if (is_instance(value, _PLAIN) and type(value) in _PLAIN) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):
@@ -432,7 +437,10 @@ def _attributes(value: Any, *, enters_objects: bool) -> dict[str, Any]:
 
 
 def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, NamedPlace]:
-    """Return the variables that a callable reads: its module, closure variables, globals of its functions."""
+    """Return the places of what a callable reads: its module, its arguments, closure variables and globals.
+
+    Arguments that are tensors or plain values are left out.
+    """
     roots: dict[Root, NamedPlace] = {}
     owner = owner_of(call)
     if not is_instance(owner, types.FunctionType | types.BuiltinFunctionType | type):

@@ -118,7 +118,10 @@ def used_modules(roots: list[Any]) -> list[tuple[types.ModuleType, list[str]]]:
 
 
 def names_in(code: types.CodeType, *, includes_strings: bool = False) -> Iterator[str]:
-    """Yield the names in code and, with ``includes_strings``, its strings, which may name an imported module."""
+    """Yield the names of globals, attributes and modules in code and, with ``includes_strings``, its strings.
+
+    A string may be the name of an imported module.
+    """
     for inner in with_inner_codes(code):
         yield from inner.co_names
         yield from (constant for constant in inner.co_consts if includes_strings and isinstance(constant, str))

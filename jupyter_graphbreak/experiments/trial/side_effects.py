@@ -62,7 +62,7 @@ class ObservedEffect:
 
 
 class TrialStoppedError(Exception):
-    """A trial was stopped before it had an effect outside its copies."""
+    """A trial was stopped before it had an effect outside its copies, or because it had changed the process's state."""
 
     def __init__(self, effect: ObservedEffect) -> None:
         super().__init__(f"it {effect.what}")
@@ -73,7 +73,7 @@ class EffectRefusedError(BaseException):
     """Raised in user code instead of an effect. Not an ``Exception``, so that few handlers catch it."""
 
     def __init__(self, effect: ObservedEffect) -> None:
-        super().__init__(f"A trial {effect.what}: stopped.")
+        super().__init__(f"A trial was stopped: it {effect.what}.")
         self.effect = effect
 
 
@@ -97,6 +97,7 @@ class Listener(Protocol):
 _listeners: dict[int, list[Listener]] = {}
 #: The listeners that are not exclusive, with their claims to threads.
 _claims: list[tuple[Claim, Listener]] = []
+#: The threads on which this module examines an event: further events there are its own.
 _busy_threads: set[int] = set()
 _installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
@@ -140,7 +141,7 @@ def _listeners_here() -> list[Listener]:
 
 
 def is_in_trial() -> bool:
-    """Return whether this thread runs a trial, which nothing else may observe."""
+    """Return whether this thread runs a trial."""
     return any(listener.is_exclusive for listener in _listeners.get(threading.get_ident(), ()))
 
 
@@ -223,7 +224,7 @@ def _handle_event(event: str, args: tuple[Any, ...], frame: FrameType) -> None:
 
 
 def handle_import(name: str, frame: FrameType | None) -> None:
-    """Notify listeners that user code imports a module, even if Dynamo imports it while it traces the code."""
+    """Notify the innermost listener if an import by user code has an effect, even if Dynamo runs it while tracing."""
     thread = threading.get_ident()
     if thread in _busy_threads:
         return
@@ -321,7 +322,7 @@ def _description_with_first_argument(verb: str) -> Describe:
 
 
 def _describe_attribute(args: tuple[Any, ...]) -> str | None:
-    """Describe a change of a class that copies share; Python reports only special attributes."""
+    """Return the effect of setting the base classes of a class, which copies share; ``None`` for other attributes."""
     owner, name = args[:2]
     return f"changes the base classes of {owner.__name__}" if name == "__bases__" else None
 

@@ -1,7 +1,7 @@
 """Stand-ins, in a trial, for open files, sockets, connections and similar objects, which cannot be copied.
 
-A read-only file is reopened at the same position. Any other use of such an object is an effect, and stops the trial
-before it happens.
+A read-only file is reopened at the same position, and a stream in memory is copied. Any use of a stand-in, other than
+reading an attribute such as ``name``, is an effect and stops the trial before it happens.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 _FILE_TYPES = (io.FileIO, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair, io.TextIOWrapper)
 #: Streams that pass everything on to a different stream.
 _WRAPPER_TYPES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
-#: The original ``os.close``, which trials replace.
-_close = os.close
+#: Trials replace ``os.close``.
+_original_close = os.close
 #: The type of library functions in ``ctypes``.
 _FUNCTION_POINTER: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 _C_DATA: Any = ctypes.Structure.__mro__[1]
@@ -365,7 +365,7 @@ def refused_input() -> Iterator[None]:
         yield
 
 
-#: The streams that trials replace, by their names.
+#: The streams that trials replace, with their names.
 _streams: list[tuple[str, Any]] = []
 
 
@@ -403,7 +403,9 @@ def _reopen(file: Any) -> Any:
             reopened = io.BufferedReader(reopened)
         if is_instance(file, io.TextIOWrapper):
             reopened = io.TextIOWrapper(reopened, file.encoding, file.errors)
-        finalize(reopened, "closing a copy of a file", _close, descriptor)  # Python would warn about an unclosed file
+        finalize(
+            reopened, "closing a copy of a file", _original_close, descriptor
+        )  # Python would warn about an unclosed file
         reopened.seek(position)
     except (OSError, ValueError):  # the file is being iterated over, or was deleted
         return None
@@ -411,7 +413,7 @@ def _reopen(file: Any) -> Any:
 
 
 def _copy_csv_writer(writer: Any, clone: Callable[[Any], Any]) -> Any:
-    """Return a CSV writer for a copy of the given writer's target."""
+    """Return a CSV writer for a copy of the given writer's target; a stand-in if the target is not found."""
     for method in gc.get_referents(writer):
         target = getattr(method, "__self__", None)
         if target is not None and not is_instance(target, type | types.ModuleType):

@@ -83,7 +83,7 @@ class HandlerAttributes(Attributes):
 
 
 def attributes_of(items: Iterable[Any]) -> Attributes:
-    """Return the attributes of objects that no other part restores."""
+    """Return those attributes of objects that no other part restores."""
     return Attributes({item: _further_attributes(item, _ignored_attributes(item)) for item in items})
 
 
@@ -118,7 +118,7 @@ _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 
 
 def restore_attributes(before: Attributes) -> None:
-    """Restore the attributes of objects."""
+    """Restore the attributes that :func:`attributes_of` returned."""
     for item, state in before.items():
         saved = state.as_dict()
         ignored = _ignored_attributes(item)
@@ -197,7 +197,7 @@ def _logger_attributes() -> Attributes:
 
 
 class _LoggersByOrigin:
-    """The loggers of the process: there are hundreds, which trials read hundreds of times, so they are sorted once."""
+    """The loggers of the process. They are grouped only when there are new ones: trials read them hundreds of times."""
 
     def __init__(self) -> None:
         self._known: list[Any] = []
@@ -206,15 +206,15 @@ class _LoggersByOrigin:
 
     def outside_pytorch(self) -> list[logging.Logger]:
         """Return the loggers except PyTorch's own."""
-        self._sort()
+        self._group()
         return self._outside_pytorch
 
     def of_pytorch(self) -> list[logging.Logger]:
         """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
-        self._sort()
+        self._group()
         return self._of_pytorch
 
-    def _sort(self) -> None:
+    def _group(self) -> None:
         by_name = logging.root.manager.loggerDict
         all_loggers = list(by_name.values())
         if all_loggers == self._known:  # loggers are compared by identity
@@ -321,7 +321,7 @@ def _logger_states() -> dict[Any, tuple[Any, ...]]:
 
 
 class _LoggerStates(dict[Any, tuple[Any, ...]]):
-    """The state of loggers. A new, unchanged logger does not count as a change."""
+    """The state of loggers. A new logger does not count as a change if it has no settings or belongs to a library."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, dict):

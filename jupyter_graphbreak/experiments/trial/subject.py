@@ -63,7 +63,7 @@ class Subject:
     arguments : Arguments, optional
         The arguments of the calls. They are copied with the rest, so shared objects and shared memory stay shared.
     memory_provider : MemoryProvider, optional
-        The copies of large memory, for a copy that is kept and never runs.
+        Provides the memory for copies of large tensors, for a subject that is kept and never runs.
     kept_names : KeptNames, optional
         The values that names referred to when the copied function was called; by default, those of the entry that runs.
 
@@ -80,8 +80,8 @@ class Subject:
     memory : Memory
         Large memory shared with other subjects.
     uncopied_descriptions : list of str
-        Objects that could not be copied, with name, type and reason. Runs use the originals, which are restored after
-        each run.
+        Objects that could not be copied, with name, type and reason. Runs use the originals, which :meth:`restore`
+        restores.
     changeable_parts : list of LibraryPart
         The parts of packages that the code may change, judging by the names in the code.
     """
@@ -160,7 +160,7 @@ class Subject:
         return KeptNames(values, dict(self._copier.origins), tuple(place.holder for place in swapped))
 
     def functions(self) -> list[types.FunctionType]:
-        """Return the copied functions."""
+        """Return the copies of functions."""
         return list(self._copier.functions)
 
     def weakly_referenced(self) -> tuple[Any, ...]:
@@ -278,7 +278,7 @@ class Subject:
         Raises
         ------
         TrialStoppedError
-            If the code leaves a lock locked.
+            If the code leaves a lock locked, or waits for a lock that only it could release.
         """
         with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield

@@ -57,8 +57,8 @@ class SwappedPlace:
             self._place.write(value)
 
     @property
-    def is_constant(self) -> bool:
-        """Whether the value is the original, such as a number: nothing is swapped until a run assigns to the name."""
+    def may_be_seen_by_threads(self) -> bool:
+        """Whether other threads may see the value while it is swapped in: it is code or the original value."""
         return self._is_original or (is_code(self._inactive_value) and not self._is_function)
 
     def exchange(self) -> None:

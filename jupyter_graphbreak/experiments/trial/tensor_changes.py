@@ -44,7 +44,7 @@ def rolled(value: torch.Tensor) -> torch.Tensor:
 
 
 def filled_with_minimum(value: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in which all elements equal the smallest one, an integer."""
+    """Return a tensor in which all elements equal the smallest one, which must be an integer."""
     return torch.full_like(value, int(value.min()))
 
 
@@ -61,19 +61,19 @@ def ten_times(value: torch.Tensor) -> torch.Tensor:
 
 
 def negated(value: torch.Tensor) -> torch.Tensor:
-    """Return the negative of a tensor, or the opposite of its flags."""
+    """Return the negative of a tensor; flags and numbers of the dtype uint8 become their bitwise complement."""
     return ~value if value.dtype in {torch.bool, torch.uint8} else -value
 
 
 def randomized(value: torch.Tensor, seed: int = 1) -> torch.Tensor:
-    """Return a tensor of the same shape and dtype with normally distributed numbers."""
+    """Return a tensor of the same shape and dtype with normally distributed numbers, or with random flags."""
     generator = torch.Generator().manual_seed(seed)
     result = torch.randn(value.shape, generator=generator) * 3
     return (result > 0 if value.dtype == torch.bool else result.to(value.dtype)).to(value.device)
 
 
 def filled_with(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a tensor filled with a number, if its dtype can represent it."""
+    """Return a tensor filled with a number, which loses its fraction in an integer dtype; unchanged if out of range."""
     if not (value.is_floating_point() or value.is_complex()) and not (math.isfinite(number) and abs(number) < _HUGE):
         return value  # an integer has no such value
     try:
@@ -83,7 +83,7 @@ def filled_with(value: torch.Tensor, number: float) -> torch.Tensor:
 
 
 def with_first(value: torch.Tensor, number: float) -> torch.Tensor:
-    """Return a floating-point tensor with its first element replaced."""
+    """Return a floating-point tensor with its first element replaced; any other tensor is returned unchanged."""
     if not value.is_floating_point() or not value.numel():
         return value
     result = value.detach().clone()
@@ -101,7 +101,7 @@ def resize(value: torch.Tensor, size: int, new_size: int) -> torch.Tensor:
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a value, including those in containers and dataclasses."""
+    """Return the dense tensors in a value, including those in containers and dataclasses."""
     tensors: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
@@ -113,13 +113,13 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def map_tensors(first: Arguments, change: Change) -> Arguments:
-    """Return arguments with each tensor changed."""
+    """Return arguments in which each dense tensor is changed."""
     cache: dict[int, Any] = {}
     return first.mapped(lambda value: _map_tensors_in(value, change, cache))
 
 
 def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
-    """Return a value with each tensor changed, including those in containers and dataclasses but not in modules."""
+    """Return a value in which each dense tensor is changed, also in containers and dataclasses, but not in modules."""
     if id(value) in cache:
         return cache[id(value)]
     result = value
@@ -145,7 +145,7 @@ def _map_tensors_in(value: Any, change: Change, cache: dict[int, Any]) -> Any:
 
 
 def apply_change(value: torch.Tensor, change: Change) -> torch.Tensor:
-    """Return a changed tensor, or the tensor itself if the change raises."""
+    """Return the changed tensor, or the given one if the change raises; it requires gradients if the given one does."""
     try:
         with torch.no_grad():
             result = change(value)

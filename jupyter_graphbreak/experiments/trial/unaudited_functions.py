@@ -171,7 +171,7 @@ _SHELL_NAMESPACES = ("user_ns", "user_module", "user_global_ns")
 _FORGET_CACHED_ATTRIBUTES = ctypes.pythonapi.PyType_Modified
 #: Stands for the original of a method that a class inherits.
 _INHERITED = object()
-#: Making replacements may import modules, which the hook notices.
+#: Reentrant, because making replacements may import modules, and an import may install further ones.
 _installing = threading.RLock()
 
 
@@ -271,7 +271,11 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
             if hasattr(os, name):
                 yield os, name, replace(getattr(os, name))
     for name in ("putenv", "unsetenv"):  # `os.environ`, which is restored, also calls them
-        yield os, name, _announcing_by_user(getattr(os, name), "state", "changes the environment of libraries")
+        yield (
+            os,
+            name,
+            _announcing_by_user(getattr(os, name), "state", "changes the environment variables of libraries"),
+        )
     for owner, name in _handler_methods():
         yield owner, name, _announcing_by_user(getattr(owner, name), "file", "passes a record to a log handler")
     for owner, name in collectives():
@@ -312,7 +316,7 @@ def _shell_class() -> Any:
 
 @functools.cache
 def _announcing_attribute(name: str, original: property | None) -> Any:
-    """Return a property that announces each use of an attribute by user code.
+    """Return a property that announces each read of an attribute by user code.
 
     Parameters
     ----------
@@ -353,9 +357,9 @@ def _notebook_functions() -> Iterator[tuple[Any, str, EffectKind, str]]:
         yield builtins, "input", "process", WAITS_FOR_INPUT
 
 
-#: Replacements that Dynamo does not trace, so that they do not affect a real run.
+#: Replacements that also serve in real runs, which they do not affect.
 UNAUDITED = Replacements(_unaudited_functions)
-#: Replacements for trials only, which are stopped before the originals are called.
+#: Replacements for trials only: most of them stop a trial before the original is called.
 REFUSABLE = Replacements(_refusable_functions)
 
 
@@ -474,10 +478,8 @@ def _announcing_path(original: Callable[..., Any], description: str) -> Callable
 
 def _load_replaceable(name: str) -> None:
     """Import a module that has functions to replace, before user code can import them."""
-    if name in _WITHOUT_EVENT and name not in sys.modules:
+    if (name in _WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
         importlib.import_module(name)
-        REFUSABLE.extend()
-    elif extension_files.load_module(name):
         REFUSABLE.extend()
 
 

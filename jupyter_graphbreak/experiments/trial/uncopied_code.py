@@ -121,7 +121,7 @@ class UncopiedCode:
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
         swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        visible_name = next((place.name for place in swapped if not place.is_constant), None)
+        visible_name = next((place.name for place in swapped if not place.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := thread_at_work()) is not None:
             raise ThreadSeesCopyError(
                 f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
@@ -331,7 +331,7 @@ class UncopiedCode:
     def _swap_modules(
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
-        """Swap names of modules; return those that were swapped."""
+        """Swap the values of names of modules; return the names whose values were swapped."""
         swapped = []
         for module, names in modules:
             places = {name: item_place(f"{module.__name__}.{name}", vars(module), name) for name in names}
@@ -368,7 +368,7 @@ class UncopiedCode:
 
 
 def _effects_of_destructor(cls: type, functions: Iterable[types.FunctionType]) -> Iterator[ObservedEffect]:
-    """Yield the effect of functions that name a class with a destructor and are not its methods."""
+    """Yield the effect of creating an instance of a class with a destructor, if code outside the class names it."""
     description = f"creates a {cls.__name__}, whose destructor may run later"
     change = StateChange(description, frozenset({cls.__name__}))
     outside_functions = [

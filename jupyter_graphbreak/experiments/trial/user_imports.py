@@ -57,17 +57,17 @@ def _file_to_import(name: str) -> str | None:
 
 @functools.lru_cache(maxsize=256)
 def _changes_objects(file: str) -> bool:
-    """Return whether the top level of a file calls or assigns to something that it does not define."""
+    """Return whether the top level of a file may change objects that the file does not define."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError):
         return False
     statements = list(_statements(tree.body))
     own_names = {name for statement in statements for name in _defined_names(statement)}
-    harmless = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
-    harmless |= own_names | {"__file__", "__name__"}
+    harmless_names = {name for statement in statements for name in _names_of_classes_and_libraries(statement)}
+    harmless_names |= own_names | {"__file__", "__name__"}
     return any(
-        _changes_other_objects(statement, own_names) or _calls_user_code(statement, harmless)
+        _changes_other_objects(statement, own_names) or _calls_user_code(statement, harmless_names)
         for statement in statements
     )
 
@@ -93,7 +93,7 @@ def _is_installed(module: str) -> bool:
     return spec is not None and is_library(spec.origin or "")
 
 
-def _calls_user_code(statement: ast.stmt, harmless: set[str]) -> bool:
+def _calls_user_code(statement: ast.stmt, harmless_names: set[str]) -> bool:
     """Return whether an assignment, a decorator or a base class may run a user's function, directly or indirectly."""
     match statement:
         case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
@@ -104,7 +104,7 @@ def _calls_user_code(statement: ast.stmt, harmless: set[str]) -> bool:
         case _:
             return False
     return any(
-        (name := _first_name(function)) is not None and name not in harmless and not hasattr(builtins, name)
+        (name := _first_name(function)) is not None and name not in harmless_names and not hasattr(builtins, name)
         for function in functions
     )
 
@@ -183,7 +183,7 @@ def _called_name(decorator: ast.expr) -> str:
 
 
 def line_that_imports(name: str, codes: Iterable[CodeType]) -> StackEntry | None:
-    """Return the line of user code that imports a module."""
+    """Return the line of user code that imports a module; ``None`` if there is none."""
     for code in codes:
         for instruction in dis.get_instructions(code) if is_user_code(code.co_filename) else ():
             place = instruction.positions

@@ -30,7 +30,7 @@ _MAX_SHOWN_ELEMENTS = 6
 #: If values differ by less, PyTorch's text for them may be the same.
 _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
-#: Tolerated rounding, relative to the element and to the largest element: a few units in the last place.
+#: Tolerated rounding, relative to the element and to the largest element.
 _NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The rounding error that remains after terms cancel, relative to the largest number of all results.
 _CANCELED = 1e-5
@@ -204,7 +204,7 @@ class _Comparison:
         return name in self.varying
 
     def find_difference(self, expected: Any, actual: Any, place: _Place, depth: int = 0) -> tuple[_Place, str] | None:
-        """Return the place and the description of the first difference."""
+        """Return the place and the description of the first difference; ``None`` if there is none."""
         expected, actual = _parts_of_methods(expected, actual)
         pair = (id(expected), id(actual))
         if expected is actual or pair in self._seen or depth > _MAX_DEPTH:
@@ -354,7 +354,10 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_a
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an instance; a module's parameters, buffers and submodules are included by name."""
+    """Return the attributes of an instance; a module's parameters, buffers and submodules are included by name.
+
+    The attributes that PyTorch itself gives to every module are left out.
+    """
     if (target := proxied_by(value)) is not None:
         return {"__wrapped__": target}
     own_attributes = dict(attribute_of(value, "__dict__") or {})
@@ -411,7 +414,7 @@ def _stream_content(stream: io.StringIO | io.BytesIO | None) -> tuple[str | byte
 
 
 def _is_same_kind(expected: Any, actual: Any) -> bool:
-    """Return whether two objects can be compared by value: same type, both sequences or both mappings."""
+    """Return whether two objects can be compared by value: same type, both lists or tuples, or both mappings."""
     kinds = type(expected), type(actual)
     if kinds[0] is kinds[1]:
         return True
@@ -422,7 +425,7 @@ def _is_same_kind(expected: Any, actual: Any) -> bool:
 
 
 def _describe_kind(value: Any) -> str:
-    name = "a Tensor" if is_instance(value, torch.Tensor) else f"{type(value).__name__}"
+    name = "a Tensor" if is_instance(value, torch.Tensor) else type(value).__name__
     return f"{name} {show(value)}" if is_instance(value, bool | int | float | str) else name
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import importlib
 import json
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.trial.assigned_attributes import assigned_attributes
+from jupyter_graphbreak.experiments.trial.assigned_attributes import LibraryOwner, assigned_attributes, library_parts
 from tests.support.sampling import sampled
 
 ONES = torch.ones(3)
@@ -139,3 +140,22 @@ def test_finds_attribute_assignments_in_code() -> None:
     assert isinstance(assigns, FunctionType)
     assigned = {(owner.__name__, name) for (_, name), owner in assigned_attributes(assigns).items()}
     assert assigned == {("json", "one"), ("torch.nn", "two"), ("json", "three")}
+
+
+@pytest.mark.parametrize("marks_callees_last", [False, True])
+def test_called_classes_do_not_count_as_passed_on(marks_callees_last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_in_python_3_13(code: Any) -> Iterator[dis.Instruction]:
+        for instruction in instructions(code):
+            mark, separator, name = instruction.argrepr.partition(" + ")
+            yield instruction._replace(argrepr=f"{name} + {mark}") if separator else instruction
+
+    def f(value: Any) -> Any:
+        setattr(json, "one", value)  # noqa: B010
+        return dis.Bytecode(Path(value))
+
+    instructions = dis.get_instructions
+    if marks_callees_last and sys.version_info < (3, 13):
+        monkeypatch.setattr(dis, "get_instructions", as_in_python_3_13)
+    f.__code__ = f.__code__.replace()  # the result for a code object is cached
+    owners = [part.owner for part in library_parts([f]) if isinstance(part, LibraryOwner)]  # type: ignore[list-item]
+    assert owners == [json]

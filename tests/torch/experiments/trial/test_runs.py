@@ -218,7 +218,7 @@ def grad_left_by_the_call() -> Any:
     return f, lambda x: x.detach() * 3
 
 
-@case("requires_grad", "makes the result require no gradient, but the original does", leaf(1))
+@case("requires_grad", "makes the result require no gradient, but in the original it requires one", leaf(1))
 def requires_grad() -> Any:
     return lambda x: x * 2, lambda x: (x * 2).detach()
 
@@ -325,17 +325,17 @@ def logged() -> Any:
     return f, lambda x: x + 1
 
 
-@case("random state", "leaves the random numbers of torch in a different state")
+@case("random state", "leaves the random generator of torch in a different state")
 def torch_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + torch.rand(3) * 0
 
 
-@case("random state", "leaves the random numbers of Python in a different state")
+@case("random state", "leaves the random generator of Python in a different state")
 def python_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + random.random() * 0
 
 
-@case("random state", "leaves the random numbers of numpy in a different state")
+@case("random state", "leaves the random generator of numpy in a different state")
 def numpy_random() -> Any:
     return lambda x: x + 1, lambda x: x + 1 + np.random.rand() * 0
 
@@ -619,6 +619,15 @@ def test_different_state_left_by_a_switched_program_is_a_difference() -> None:
     switched.by = 2
     (found,) = compared(Counted(), switched, torch.ones(2))
     assert (found.kind, found.text) == ("state", "leaves self.last different")
+
+
+def test_warnings_about_nondeterministic_algorithms_do_not_become_errors() -> None:
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    try:
+        result(torch.relu, torch.ones(2))
+        assert torch.is_deterministic_algorithms_warn_only_enabled()
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
 
 
 def test_random_seeds_reach_each_path_through_a_function() -> None:

@@ -59,9 +59,9 @@ def test_a_loop_that_only_a_tensor_ends_uses_while_loop() -> None:
     text = f"{HEAD}    a, b = x, x + 1\n    while a.sum() < 20:\n        a, b = b, a + b\n    return b\n"
     (only,) = texts("loops", problem(text, "a.sum() < 20"))
     assert only == (
-        f"{HEAD}    a, b = x, x + 1\n    def goes_on(a, b):\n        return a.sum() < 20\n"
-        "    def turn(a, b):\n        a, b = b, a + b\n        return a.clone(), b.clone()\n"
-        "    a, b = torch.while_loop(goes_on, turn, (a, b))\n    return b\n"
+        f"{HEAD}    a, b = x, x + 1\n    def cond_fn(a, b):\n        return a.sum() < 20\n"
+        "    def body_fn(a, b):\n        a, b = b, a + b\n        return a.clone(), b.clone()\n"
+        "    a, b = torch.while_loop(cond_fn, body_fn, (a, b))\n    return b\n"
     )
 
 

@@ -371,7 +371,10 @@ _DENORMAL_NUMBER = [1e-310]
 
 @functools.cache
 def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
-    """Return a function that reads the changed settings; reading all of them takes a millisecond."""
+    """Return a function that reads the changed settings, or all if this PyTorch does not show which are changed.
+
+    Reading all of them takes a millisecond.
+    """
     entries = getattr(config, "_config", None)
     if entries is None or not all(hasattr(entry, "user_override") for entry in entries.values()):
         return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}

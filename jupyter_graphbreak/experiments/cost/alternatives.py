@@ -39,8 +39,8 @@ _BUDGET = Budget(seconds=0.6, runs=100)
 def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
-    Each alternative is compared with a copy that is compiled at the same time, after everything else, because the
-    time of guards depends on their place in memory.
+    Each alternative is compared with an unchanged copy that is compiled just before the alternatives, because the time
+    of guards depends on their place in memory.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
 #: The maximum factor by which a call slows down the next check; on an idle machine it was 1.2 to 2.7.
 _MAX_SLOWDOWN = 3.0
-#: A limit for the number of guards that are timed one by one.
+#: The maximum number of guards that are timed one by one.
 _MAX_TIMED = 5_000
 
 
@@ -103,7 +103,7 @@ class _GuardShares:
         self._total_us = sum(self._own_us.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield each object with its parts, and their share of the time."""
+        """Yield objects, each with its parts and their share of the time; separately if one part takes most of it."""
         pending = [self._root]
         while pending:
             node = pending.pop()

@@ -108,8 +108,8 @@ def role_of(call: Any) -> Role | None:
     if function.__code__.co_flags & _UNCOMPILABLE_FLAGS:
         return "look inside"
     names = _Uses(function, _owner(call)).names
-    is_driver = names & _DRIVING_NAMES or any(pair <= names for pair in _DRIVING_PAIRS)
-    return "look inside" if is_driver else None
+    drives = bool(names & _DRIVING_NAMES) or any(pair <= names for pair in _DRIVING_PAIRS)
+    return "look inside" if drives else None
 
 
 def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:

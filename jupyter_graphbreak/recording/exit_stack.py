@@ -25,7 +25,7 @@ class GuardedExitStack:
     Parameters
     ----------
     on_fault : callable
-        Receives a description of the failed step and the error; entering and leaving never raise.
+        Receives a description of the failed step and the error, which is then not raised.
 
     Attributes
     ----------

@@ -320,10 +320,11 @@ def _resume_record(line: int, listing: Record) -> Record:
 def _problem_notes(name: str, tally: Tally, reduced_graphs: int) -> Iterator[str]:
     """Yield sentences about the parts of a file that could not be read."""
     if tally.unreadable:
-        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: they are not JSON."
+        problem = "their JSON is damaged or too long"
+        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: {problem}."
     if tally.malformed:
-        form = "they do not have the form that PyTorch writes"
-        yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {form}."
+        problem = "they do not have the form that PyTorch writes"
+        yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {problem}."
     if tally.damaged:
         yield f"{tally.damaged} entries of {name} are damaged: their text does not match their checksum."
     if tally.stray_lines:

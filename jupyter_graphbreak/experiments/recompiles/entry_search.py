@@ -216,7 +216,7 @@ class EntrySearch:
         return is_right
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
-        """Add the items that a change needs, and the numbers that it leaves as tensors, to the reason of its trial.
+        """Lower the verdict of a change that needs an item of a list, or that leaves tensors in place of numbers.
 
         Code that no trial runs may read these numbers; the reason names an example.
         """

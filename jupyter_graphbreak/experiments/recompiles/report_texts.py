@@ -56,7 +56,7 @@ class ReportTexts:
         return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 
     def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
-        """Return the source of a call, and the call with the lines and columns of the editor."""
+        """Return the source of a call, and the call with the editor's lines and columns; ``None`` for a library's."""
         cell = self._find_cell(site.filename)
         source = self._ids.get(site.filename)
         if source is None:

@@ -70,7 +70,7 @@ class Script:
     Parameters
     ----------
     required : tuple of str
-        Lines that the script keeps.
+        Texts that the script must keep while it is reduced.
     renamed : mapping
         The names of parts of modules in the script, by their names in the user's code.
     packages : frozenset of str
@@ -159,7 +159,7 @@ def script_for(
 
 
 def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
-    """Return the parts of a script that decide what it compares: the backend, and all lines after the inputs."""
+    """Return the parts of a script that decide what it compares: the backend, and the definition and the comparison."""
     compared_parts = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED_FUNCTION}]
     return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
@@ -292,10 +292,10 @@ def _comparison(call_text: str, compiled_text: str, arguments: str, target: Targ
         return [f"{call_text}({arguments})", f"compiled = {compiled_text}", f"compiled({arguments})"]
     body = ["    given = copy.deepcopy(arguments)", f"    {_SEED_CALL}", "    value = call(*given)"]
     compared_text = "value"
-    if target.gradient:
+    if target.gradients_differ:
         body += ["    value.sum().backward()"]
-        compared_text = "[each.grad for each in given if isinstance(each, torch.Tensor)]"
-    elif target.changes_arguments:
+        compared_text = "[item.grad for item in given if isinstance(item, torch.Tensor)]"
+    elif target.arguments_differ:
         compared_text = "given"
     body += [f"    return {compared_text}"]
     return [

@@ -29,15 +29,17 @@ class Target:
     id : str
         The id of a break or of a recompile, ``error`` or ``check``.
     title : str
-        Its title, in a few words.
+        The finding in a few words.
     frames : tuple of str
         The frames in which it occurs, with their callers.
+    kind : {"break", "recompile", "error", "check"}
+        The kind of finding.
     cause, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
         Whether PyTorch logs the break: it only counts the breaks of functions that it does not begin to trace.
     code : str
-        The code of a break, without spaces and brackets; empty if it may be at any line.
+        The code of a break, see :func:`code_of`; empty if it may be at any line.
     is_error : bool
         Whether the break ends the program.
     function : str
@@ -47,9 +49,9 @@ class Target:
     limit_hit : bool
         Whether the recompile is the one that the limit prevents.
     error : tuple of str
-        The type and the first line of an error.
-    gradient, changes_arguments : bool
-        Whether the gradients differ, or the arguments after the call.
+        The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
+    gradients_differ, arguments_differ : bool
+        Whether gradients differ but not the result, or only what the call changes: its arguments and its state.
     """
 
     id: str
@@ -65,8 +67,8 @@ class Target:
     guards: frozenset[str] = frozenset()
     limit_hit: bool = False
     error: tuple[str, str] = ("", "")
-    gradient: bool = False
-    changes_arguments: bool = False
+    gradients_differ: bool = False
+    arguments_differ: bool = False
 
     def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, is_lenient: bool = False) -> bool:
         """Return whether the run of a script reproduces this target.
@@ -162,9 +164,9 @@ def target_of(report: Report, ident: str) -> Target | None:
         parts = [difference.partition(":")[0] for difference in check.differences]
         return Target(
             CHECK, title, kind="check", function=check.function, error=(raised, ""),
-            gradient=bool(parts) and not any(part == "the result" for part in parts)
+            gradients_differ=bool(parts) and not any(part == "the result" for part in parts)
             and any("gradient" in part or part.endswith(".grad") for part in parts),
-            changes_arguments=bool(parts) and all(part.endswith(" afterwards") for part in parts),
+            arguments_differ=bool(parts) and all(part.endswith(" afterwards") for part in parts),
         )  # fmt: skip
     for break_ in report.breaks:
         if break_.id == ident:
@@ -194,7 +196,10 @@ def target_of(report: Report, ident: str) -> Target | None:
 
 
 def code_of(break_: Break) -> str:
-    """Return the code of a break, normalized so that two ways to write it are equal."""
+    """Return the code of a break without spaces, parentheses, quotes, commas and comments, to compare it.
+
+    Numbers are written as :func:`ast.unparse` writes them. Empty for the first line of a definition.
+    """
     code = (break_.location.code if break_.location is not None else None) or ""
     return "" if code.startswith(("@", "def ")) else re.sub(r"[\s()'\",;]|#.*", "", _NUMBER.sub(_plain_number, code))
 

@@ -278,9 +278,9 @@ class Writer:
     def _with_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
-        remover = ModuleAttributeReplacer(self.bind, modules)
-        node = remover.visit(node)
-        self.renamed |= remover.renamed
+        replacer = ModuleAttributeReplacer(self.bind, modules)
+        node = replacer.visit(node)
+        self.renamed |= replacer.renamed
         new_names: dict[str, str] = {}
         for name in sorted(outer_names(node) - skip):
             value = scope.get(name, MISSING)

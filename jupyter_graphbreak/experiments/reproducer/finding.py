@@ -37,7 +37,7 @@ _SHARE_OF_REDUCTION = 0.6
 _MAX_SCRIPTS = 24
 #: The time limit for one run of a script.
 _MAX_RUN_S = 60.0
-#: The time limit for the last run, unless more time is left: it loads PyTorch, which on a busy machine takes a minute.
+#: The time limit for the last run, unless more time is left: it loads PyTorch, which takes a minute on a busy machine.
 _FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.

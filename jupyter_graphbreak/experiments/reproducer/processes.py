@@ -83,7 +83,7 @@ class ScriptRunner:
     def run(self, script: str, limit_s: float) -> tuple[Report | None, str]:
         """Run a script; return its report, or ``None`` and the reason.
 
-        The reason is empty if the script took longer than a limit, in seconds, or ended its process.
+        The reason is empty if the script took longer than ``limit_s`` seconds, or ended its process.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:

@@ -22,7 +22,7 @@ def reduce_script(
     Parameters
     ----------
     tree : Module
-        The script, which shows the target.
+        The script, which reproduces the finding.
     shows : callable
         Runs a script, and returns whether it reproduces the finding.
     """
@@ -269,7 +269,7 @@ def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with an expression replaced by one of its parts."""
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _expressions(node):
-            for simpler_part in _parts(part):
+            for simpler_part in _simpler_expressions(part):
                 changed_tree, owner = _copied_with_node(tree, number)
                 replacement = copy.deepcopy(simpler_part)
                 if index is None:
@@ -297,7 +297,7 @@ def _expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:
                     yield name, index, part
 
 
-def _parts(node: ast.expr) -> list[ast.expr]:
+def _simpler_expressions(node: ast.expr) -> list[ast.expr]:
     """Return the expressions that may replace an expression."""
     match node:
         case ast.BinOp(left, _, right) | ast.IfExp(_, left, right):

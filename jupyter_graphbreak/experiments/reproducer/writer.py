@@ -596,7 +596,11 @@ class Writer:
         return ast.Call(expression(self.bind(type(value), type(value).__name__)), args, keywords)
 
     def _object(self, value: Any, depth: int) -> ast.expr:
-        """Return the name of a variable for an object that is made without its constructor."""
+        """Return an expression for an instance of a class.
+
+        It is a constructor call if the arguments are known; otherwise it is the name of a variable, for which the
+        object is made without its constructor.
+        """
         class_ = type(value)
         if class_.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_written_by_user(class_)):
             raise UnwritableError(f"an object of the type {class_.__name__} cannot be written as source text")

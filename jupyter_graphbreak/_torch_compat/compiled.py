@@ -67,7 +67,7 @@ def undo_compile_in_place(copy: Any) -> None:
 
 
 def compiled_callable(value: Any) -> Any:
-    """Return the function or module that was compiled into an object, ``None`` if the object is not compiled.
+    """Return the function or module from which an object was compiled, ``None`` if the object is not compiled.
 
     A module that was compiled in place is returned itself.
     """
@@ -111,8 +111,9 @@ class CompileArguments(NamedTuple):
 
     Parameters
     ----------
-    backend : callable
-        The backend. It can be called with a graph and applies the mode and the options.
+    backend : callable, str or None
+        The backend, usually a function that can be called with a graph and applies the mode and the options; else its
+        name, or ``None`` if it is unknown.
     guard_filter : callable or None
         The option ``guard_filter_fn``, which selects the guards to keep.
     """
@@ -157,7 +158,7 @@ def _compile_context(wrapper: Any) -> Any:
 
 
 def skip_functions(*functions: Callable[..., Any]) -> None:
-    """Make Dynamo skip functions, which therefore always run uncompiled, even within code that it compiled."""
+    """Make Dynamo skip the frames of functions, so that they run uncompiled when compiled code calls them."""
     skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
     for function in functions:
         skip_code(function.__code__)
@@ -220,7 +221,7 @@ def forget_code(code: CodeType) -> None:
 
 @contextlib.contextmanager
 def known_codes() -> Iterator[list[ref[CodeType]]]:
-    """Yield references to the code objects that Dynamo knows when the context begins; a reset of Dynamo clears them.
+    """Yield references to the code objects that Dynamo knows when the context begins; a reset of Dynamo removes them.
 
     Dynamo knows a code object as soon as it begins to compile it, even if it then skips it.
     """
@@ -302,8 +303,8 @@ _STEPS = (
 def before_each_step(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before each step of a compilation on this thread, while the context is open.
 
-    An exception that the function raises ends the compilation. The caller of the compiled function receives it only if
-    it is not an :exc:`Exception`.
+    An exception that the function raises ends the compilation. PyTorch may wrap or suppress it if it is an
+    :exc:`Exception`, and passes on any other unchanged.
     """
     pending = [*_STEPS]
 

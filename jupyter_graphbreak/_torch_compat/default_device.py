@@ -72,7 +72,7 @@ def cuda_devices() -> CudaDevices:
 
 
 def default_device_name() -> str:
-    """Return the current default device for new tensors."""
+    """Return the name of the current default device for new tensors."""
     import torch
 
     try:

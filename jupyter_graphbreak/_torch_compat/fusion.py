@@ -24,7 +24,8 @@ class Kernel:
     Parameters
     ----------
     stack : tuple of StackEntry
-        The stack of the operation whose value the kernel passes on or takes, outermost entry first.
+        The stack of the kernel's operation that writes or reads the value passed from one kernel to the other,
+        outermost entry first.
     library_op : str or None
         The name of the operation, if it is a call of a library's kernel.
     is_reduction : bool

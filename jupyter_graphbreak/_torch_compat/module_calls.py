@@ -257,7 +257,7 @@ def intercepted_module_calls(
     state: Interception,
     on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], SubstituteCall | None],
 ) -> Iterator[None]:
-    """Call a function for each call of a module on this thread, while the context is open.
+    """Call a function for calls of modules on this thread, while the context is open.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Recognize PyTorch's operators, and count the operations of a call."""
+"""Recognize PyTorch's operators, and observe the operations of a call."""
 
 from __future__ import annotations
 

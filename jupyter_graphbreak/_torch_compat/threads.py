@@ -65,7 +65,7 @@ class Claim:
         claims = current_claims()
         if claims:
             return self in claims
-        return bool(self.compilations) and not _is_started_by_python() and _compilation() in self.compilations
+        return bool(self.compilations) and not _is_python_thread() and _current_compilation() in self.compilations
 
 
 #: The runs that a thread began, outermost first, by thread id.
@@ -283,12 +283,12 @@ def break_at_call(function: Any) -> Iterator[None]:
         ids.remove(id(function))
 
 
-def _is_started_by_python() -> bool:
+def _is_python_thread() -> bool:
     number = get_ident()
     return any(thread.ident == number and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate())
 
 
-def _compilation() -> tuple[Any, Any] | None:
+def _current_compilation() -> tuple[Any, Any] | None:
     """Return the frame and compile ids of the current compilation on this thread; ``None`` without one."""
     current = getattr(importlib.import_module("torch._guards").CompileContext, "current_compile_id", None)
     compilation = current() if current is not None else None

@@ -183,7 +183,7 @@ def watch_calls(
 
 
 def _calling_wrapper(frame: FrameType) -> FrameType | None:
-    """Return the frame of the wrapper through which the code being compiled was called; ``None`` if other code did."""
+    """Return the frame of the wrapper that called the code being compiled; ``None`` if other code called it."""
     is_in_dynamo = True
     for outer in frames_outward(frame, _MAX_FRAMES):
         filename = outer.f_code.co_filename
@@ -219,12 +219,12 @@ def _started_call(wrapper: FrameType) -> StartedCall:
 
 
 def _is_machinery(filename: str) -> bool:
-    """Return whether a file is part of the call of a compiled callable: torch's modules, or this package."""
+    """Return whether a file is torch's or this package's, and its functions only pass a call on to compiled code."""
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 
 def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
+    """Return the original code and the call of a compiled callable, ``None`` if Dynamo has no compiled code for it."""
     call: Any = started.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)

@@ -28,7 +28,7 @@ _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record saves of a compiled module that the plain module cannot load: prefixed names, the pickled wrapper."""
+    """Record saves of compiled modules: state with prefixed names, which plain modules cannot load, and pickles."""
     serialization = importlib.import_module("torch.serialization")
     tensors: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
@@ -72,7 +72,7 @@ def _is_saving(filename: str) -> bool:
 
 
 def _prefixed_key(value: Any, depth: int = 0) -> str | None:
-    """Return the first key with the prefix in a dict or in its nested dicts, ``None`` if there is none."""
+    """Return the first key with the prefix of compiled modules in a dict or its nested dicts, ``None`` without one."""
     if not isinstance(value, dict) or depth == _MAX_LEVELS:
         return None
     for key in list(value)[:_MAX_KEYS]:

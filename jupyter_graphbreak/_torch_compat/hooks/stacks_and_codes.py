@@ -128,7 +128,7 @@ def tracing_stack() -> Any:
 
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
-    """Fill in the columns of the program's innermost entry from the tracer's current instruction, if that is there."""
+    """Fill in the columns of the program's innermost entry from the tracer's instruction, if its line agrees."""
     index = len(strip_inserted_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack

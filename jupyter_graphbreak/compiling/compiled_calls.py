@@ -131,10 +131,10 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Start compiling calls."""
-        self._exit_stack.undo_last("undoing the changes for compiling", self._traceable.close)
+        self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable.close)
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
-        self._exit_stack.undo_last("undoing the changes for compiling", self._end_routing)
+        self._exit_stack.undo_at_end("undoing the changes for compiling", self._end_routing)
         active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.threads import Claim
 
 _TRACE_VARIABLE = "TORCH_TRACE"
-#: Commands and programs that may run Python; no other process is missed in a report.
+#: Commands and programs that are taken for Python; only their processes are noted as missing.
 _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.

@@ -189,7 +189,7 @@ class Recording:
         return [_record_of(addition) for addition in (*sources, summary)]
 
     def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
-        """Return the code that Dynamo still knows; ``None`` if it cannot be listed: runs are then harder to compare."""
+        """Return the code that Dynamo knew when the run began and still knows; ``None`` if it cannot be listed."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
         return None

@@ -83,7 +83,10 @@ def forget_everything() -> None:
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
-    """Yield the code objects of the functions that the objects use, except foreign and disabled functions."""
+    """Yield the code of the functions that objects use, except those of other packages and those never compiled.
+
+    Never compiled are functions for which the user disabled compilation. Other packages are PyTorch and the like.
+    """
     yield from _codes(
         value
         for value in reachable_objects(*values)

@@ -1,4 +1,4 @@
-"""Split a structured trace into its entries one by one; in memory is at most one for each process that writes.
+"""Split a structured trace into its entries one by one, keeping only those in memory whose text is still being read.
 
 An entry is a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number before the
 path is the process id; the lines of its payload follow, each after a tab. ``torchrun`` and other launchers may put
@@ -110,8 +110,8 @@ def read_entries(
     tally : Tally
         Counts the entries and problems.
     kinds : set of str or None
-        The requested kinds, in addition to our own entries and the bytecode of resume functions; other payloads are
-        skipped.
+        The requested kinds, in addition to our own entries and the bytecode of resume functions; other entries are only
+        counted. ``None`` requests all.
     limits : ReadingLimits
         The maximum sizes of lines and payloads.
     deadline : Deadline or None

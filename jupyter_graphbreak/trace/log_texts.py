@@ -62,7 +62,7 @@ class ProcessFacts:
         self._resume_line_count = 0
 
     def read(self, record: Record) -> None:
-        """Read one record, before its text is reduced."""
+        """Read one record, whose text must still be complete."""
         match record.kind:
             case "graphbreak_run":
                 self._is_own_recording = True
@@ -176,7 +176,7 @@ class _LogMention(NamedTuple):
     code: str | None = None
 
 
-class Texts(msgspec.Struct, frozen=True):
+class SourceRecords(msgspec.Struct, frozen=True):
     """Records with the texts of files, notes about them, and hints on how to see more."""
 
     records: list[Record]
@@ -186,7 +186,7 @@ class Texts(msgspec.Struct, frozen=True):
 
 def source_records(
     records: list[Record], find_cell: FindCell = lambda _: None, folders: SourceFolders | None = None
-) -> Texts:
+) -> SourceRecords:
     """Return the source texts that the records of a process mention.
 
     For a cell, this is its whole text. For a file in one of the folders, these are the functions from which the log
@@ -238,7 +238,7 @@ def source_records(
         sources.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
     notes = [f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed]
     hints = [_source_folder_hint(len(outside_folders))] if outside_folders else []
-    return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
+    return SourceRecords([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
 def _matches_quotes(text: list[str], quoted: dict[int, str]) -> bool:

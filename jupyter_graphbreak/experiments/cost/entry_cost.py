@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     #: Applies remedies while its context is open, and yields the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
-#: The time for measuring, per variant.
+#: The seconds for measuring, per variant.
 VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15

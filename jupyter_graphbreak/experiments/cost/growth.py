@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALL_COUNT = 6
-#: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
+#: The ranges of the profile in which a call runs, and in which garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 

@@ -42,7 +42,7 @@ _WORTH_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if at least this many times the run's compile time is left.
 _TIMES_COMPILING = 1.5
-#: If fewer than this many blocks share a compilation on average, compiling each in place saves nothing.
+#: If fewer than this many blocks share a compilation on average, compiling each in place is not worthwhile.
 _MIN_SHARING = 2
 #: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"

@@ -298,7 +298,7 @@ class Variant:
 
         def with_backward(call: Callable[[], Any]) -> None:
             results = call()
-            if roots := _differentiable(results):
+            if roots := _backward_roots(results):
                 for leaf in filter(_collects_gradients, self._all_tensors()):
                     leaves.setdefault(id(leaf), (leaf, leaf.grad))
                 for leaf, _ in leaves.values():
@@ -360,7 +360,7 @@ class Variant:
 
         def call() -> None:
             arguments_of_call = self._given_arguments.copy(self.subject.state_memo() | copies)
-            roots = _differentiable(self._program(*arguments_of_call.args, **arguments_of_call.kwargs))
+            roots = _backward_roots(self._program(*arguments_of_call.args, **arguments_of_call.kwargs))
             if backward and roots:
                 for leaf in leaves:
                     leaf.grad = None
@@ -447,7 +447,7 @@ def _collects_gradients(tensor: torch.Tensor) -> bool:
     return tensor.is_leaf and tensor.requires_grad
 
 
-def _differentiable(results: Any) -> list[torch.Tensor]:
+def _backward_roots(results: Any) -> list[torch.Tensor]:
     """Return the tensors in a result from which a backward pass can start."""
     tensors = {id(tensor): tensor for _, tensor in named_tensors(results, "")}
     return [tensor for tensor in tensors.values() if tensor.grad_fn is not None]

@@ -93,7 +93,7 @@ def find_recompile_remedies(
     kept_entries : KeptEntries
         The entries of the run, with the specs of their calls.
     seconds : float
-        The time limit, after which no further trial starts.
+        The time limit; after it, at most one candidate is tried for each further entry.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     without_breaks : callable

@@ -204,7 +204,10 @@ class CallTrials:
         return self._further_calls(calls_with_other_kinds(self._usable[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
-        """Return the places whose values vary, such as the time of day; repeat the run if compiled results differ."""
+        """Return the places whose values vary from run to run, such as the time of day.
+
+        The run is repeated to find them only if compiled results differ.
+        """
         pairs = zip(self._expected, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()

@@ -78,7 +78,7 @@ def _bounds_and_mean(numbers: torch.Tensor) -> tuple[float | None, float | None,
     try:
         mean = float(numbers.mean(dtype=exact))
         low, high = torch.aminmax(numbers.to(torch.uint8) if numbers.dtype == torch.bool else numbers)
-    except (RuntimeError, NotImplementedError):  # unsigned numbers of several bytes
+    except (RuntimeError, NotImplementedError):  # unsigned integers of several bytes
         return None, None, None
     return float(low), float(high), mean if math.isfinite(mean) else None
 

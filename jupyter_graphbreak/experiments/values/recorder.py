@@ -284,7 +284,7 @@ class EagerValues(TorchFunctionMode):
         )
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
-        """Return the innermost line that is not in PyTorch."""
+        """Return the innermost line outside PyTorch and this package; ``None`` if too many frames are in between."""
         for _ in range(_MAX_FRAMES):
             if frame is None:
                 return None

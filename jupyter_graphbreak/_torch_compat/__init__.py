@@ -1,5 +1,5 @@
-"""The only package that touches PyTorch's internals; each use checks that this PyTorch has what it needs.
+"""The only package that touches PyTorch's internals, which differ from release to release.
 
-In: calls from the other packages. Out: observations (records). Everything is restored when the contexts end.
-May import the records. Importing this package patches nothing.
+In: calls from the other packages. Out: observations (records). What a context changes is restored when it ends.
+May import ``records`` and ``faults``. Importing this package patches nothing.
 """

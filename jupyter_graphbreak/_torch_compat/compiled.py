@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def is_torch_compile(value: Any) -> bool:
-    """Return whether an object is ``torch.compile``, possibly with bound arguments."""
+    """Return whether an object is ``torch.compile`` or ``torch._dynamo.optimize``, possibly with bound arguments."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
@@ -43,7 +43,7 @@ def disabled_torch_compile() -> contextlib.AbstractContextManager[None]:
 
 
 def running_eagerly() -> contextlib.AbstractContextManager[None]:
-    """Run functions that are already compiled as eager code on this thread, while the context is open.
+    """Run compiled functions eagerly on this thread, while the context is open.
 
     The stance ``force_eager`` does the same, but for all threads.
     """
@@ -67,7 +67,10 @@ def undo_compile_in_place(copy: Any) -> None:
 
 
 def compiled_callable(value: Any) -> Any:
-    """Return the plain function behind a compiled function or module, ``None`` if the object is not compiled."""
+    """Return the function or module from which an object was compiled, ``None`` if the object is not compiled.
+
+    A module that was compiled in place is returned itself.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -108,8 +111,9 @@ class CompileArguments(NamedTuple):
 
     Parameters
     ----------
-    backend : callable
-        The backend. It can be called with a graph and applies the mode and the options.
+    backend : callable, str or None
+        The backend, usually a function that can be called with a graph and applies the mode and the options; else its
+        name, or ``None`` if it is unknown.
     guard_filter : callable or None
         The option ``guard_filter_fn``, which selects the guards to keep.
     """
@@ -154,7 +158,7 @@ def _compile_context(wrapper: Any) -> Any:
 
 
 def skip_functions(*functions: Callable[..., Any]) -> None:
-    """Make Dynamo skip functions, which therefore always run uncompiled, even within code that it compiled."""
+    """Make Dynamo skip the frames of functions, so that they run uncompiled when compiled code calls them."""
     skip_code = importlib.import_module("torch._dynamo.eval_frame").skip_code
     for function in functions:
         skip_code(function.__code__)
@@ -170,7 +174,7 @@ def is_dynamo_disabled(value: Any) -> bool:
 
 
 def resume_codes(code: CodeType) -> list[CodeType]:
-    """Return the resume functions that Dynamo has created for a code object, and for those functions in turn."""
+    """Return the code of the resume functions that Dynamo has created for a code object, and for these in turn."""
     cache = importlib.import_module("torch._dynamo.resume_execution").ContinueExecutionCache.cache
     resumes: dict[int, CodeType] = {}
     pending = [code]
@@ -217,9 +221,9 @@ def forget_code(code: CodeType) -> None:
 
 @contextlib.contextmanager
 def known_codes() -> Iterator[list[ref[CodeType]]]:
-    """Yield the code objects that Dynamo knows when the context begins; the list is cleared if Dynamo is reset.
+    """Yield references to the code objects that Dynamo knows when the context begins; a reset of Dynamo removes them.
 
-    These are all code objects that Dynamo has begun to compile: it has compiled code for some and skips others.
+    Dynamo knows a code object as soon as it begins to compile it, even if it then skips it.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     clear = tracker.clear
@@ -235,14 +239,15 @@ def known_codes() -> Iterator[list[ref[CodeType]]]:
 
 
 def is_known_code(code: CodeType) -> bool:
-    """Return whether Dynamo has compiled code for a code object or has marked it to be skipped."""
+    """Return whether Dynamo has begun to compile a code object since it was last reset, even if it then skips it."""
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
 def mark_of_known_code(code: CodeType) -> ref[Any] | None:
     """Return a weak reference to Dynamo's state for a known code object; the state is gone after Dynamo is reset.
 
-    It refers to the callback of Dynamo's own reference, which must not be kept alive: its callback would fail.
+    The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,
+    because after a reset the callback would fail.
     """
     tracker = importlib.import_module("torch._dynamo.convert_frame").input_codes
     callback = next((seen.__callback__ for seen in reversed(tracker.seen) if seen() is code), None)
@@ -283,8 +288,8 @@ def counted_compilations(claim: Claim) -> Iterator[Callable[[], int | None]]:
 
 
 #: The steps of a compilation, each a function that runs once per frame, instruction, operation, graph or file: the
-#: module, the class if it is a method, and the name. A single step takes seconds at most, while a compilation may take
-#: minutes. Only Python calls them: an exception raised in a callback from C++ could end the process.
+#: module, the class if it is a method, and the name. Seconds pass from one step to the next, while a compilation may
+#: take minutes. Python code calls them: an exception raised in a callback from C++ could end the process.
 _STEPS = (
     ("torch._dynamo.convert_frame", None, "_compile"),
     ("torch._dynamo.symbolic_convert", "InstructionTranslatorBase", "step"),
@@ -298,7 +303,8 @@ _STEPS = (
 def before_each_step(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before each step of a compilation on this thread, while the context is open.
 
-    An exception in it ends the call that is being compiled; PyTorch passes on one that is not an :exc:`Exception`.
+    An exception that the function raises ends the compilation. PyTorch may wrap or suppress it if it is an
+    :exc:`Exception`, and passes on any other unchanged.
     """
     pending = [*_STEPS]
 
@@ -314,7 +320,7 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
         exit_stack.enter_context(patched_on_thread(owner, name, checked))
 
     def check_before_imported_steps() -> None:
-        """Follow the steps in modules that were imported since then; Inductor is imported when it is first used."""
+        """Check before the steps whose modules are imported by now; inductor is imported when it is first used."""
         for step in pending[:]:
             module, class_name, name = step
             owner = sys.modules.get(module)

@@ -35,7 +35,7 @@ def dynamo_settings() -> tuple[dict[str, Any], list[str]]:
     dict
         The settings whose value is not the default, and two that every report shows.
     list of str
-        The names of those that have their default value.
+        The names of those of the two that have their default value.
     """
     config = importlib.import_module("torch._dynamo.config")
     entries = getattr(config, "_config", {})
@@ -199,7 +199,7 @@ def _hidden_compiler_warnings() -> Iterator[None]:
         for name, module in sys.modules.copy().items()
         if name.startswith((*_COMPILER_MODULES, _OPERATOR_MODULE))
     }
-    # From PyTorch 2.15 on, graphs call operators through this module; within the context, tracing calls them.
+    # Since PyTorch 2.15, operators are called through this module, also while Dynamo traces.
     operators = getattr(sys.modules.get(_OPERATOR_MODULE), "__file__", None)
 
     @disable_dynamo

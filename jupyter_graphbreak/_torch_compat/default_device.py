@@ -20,11 +20,11 @@ def default_device(device: str | None) -> Iterator[None]:
 
     previous = default_device_state()
     torch.set_default_device(device)
-    own_context = default_device_state()[0]
+    own_device = default_device_state()[0]
     try:
         yield
     finally:
-        if default_device_state()[0] is own_context:
+        if default_device_state()[0] is own_device:
             restore_default_device(previous)
 
 
@@ -72,7 +72,7 @@ def cuda_devices() -> CudaDevices:
 
 
 def default_device_name() -> str:
-    """Return the current default device for new tensors."""
+    """Return the name of the current default device for new tensors."""
     import torch
 
     try:

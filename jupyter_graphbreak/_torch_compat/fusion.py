@@ -24,11 +24,15 @@ class Kernel:
     Parameters
     ----------
     stack : tuple of StackEntry
-        The stack of the operation whose value the kernel passes on or takes, outermost entry first.
+        The stack of the kernel's operation that writes or reads the value passed from one kernel to the other,
+        outermost entry first.
     library_op : str or None
         The name of the operation, if it is a call of a library's kernel.
     is_reduction : bool
         Whether it reduces dimensions.
+    sizes : tuple of str
+        The numbers of elements that inductor loops over: of the result, and of the reduction; empty for a library's
+        kernel.
     """
 
     stack: tuple[StackEntry, ...]
@@ -106,7 +110,7 @@ def _dependent_pairs(nodes: list[Any], reasons: dict[tuple[str, str], str], exte
 
 
 def _part_with_buffer(node: Any, names: set[str], direction: str) -> Any:
-    """Return the part of a fused kernel that writes or reads a buffer."""
+    """Return the part of a fused kernel that writes or reads one of some buffers."""
     parts = (part for part in node.get_nodes() if names & {dep.name for dep in getattr(part.read_writes, direction)})
     return next(parts, node)
 

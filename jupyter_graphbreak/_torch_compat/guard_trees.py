@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_graphbreak._torch_compat.patching import observed_on_thread
-from jupyter_graphbreak._torch_compat.structured_trace import envelope
+from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.records.records import StackEntry
 
 if TYPE_CHECKING:
@@ -87,9 +87,8 @@ def _frame_guards(guards: Any, graph: Any) -> FrameGuards:
         name = guard.name() if callable(guard.name) else guard.name
         if guard.user_stack:
             stacks[name] = [StackEntry(entry.filename, entry.lineno, entry.name) for entry in guard.user_stack]
-    context = envelope()
     return FrameGuards(
-        f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}",
+        current_compile_id(),
         functools.partial(guards.root.check, graph.local_scope),
         functools.partial(_guard_node, guards.root, graph.local_scope, scope),
         stacks,

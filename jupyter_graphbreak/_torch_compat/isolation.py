@@ -40,9 +40,9 @@ _STATIC_MARK = "_dynamo_static_input_type"
 
 @contextlib.contextmanager
 def _removed_static_marks() -> Iterator[None]:
-    """Remove Dynamo's marks on tensors whose address it assumes to be constant.
+    """When the context ends, remove Dynamo's new marks on tensors whose address it assumes to be constant.
 
-    Dynamo only needs them while it compiles; otherwise, copies and pickles of the tensor would have them.
+    Dynamo only needs them while it compiles. If they stayed, copies and pickles of the tensors would have them.
     """
     decorators = importlib.import_module("torch._dynamo.decorators")
     with contextlib.ExitStack() as undo:
@@ -104,7 +104,7 @@ def eager_semantics(*, fullgraph: bool = False) -> Iterator[None]:
     Parameters
     ----------
     fullgraph : bool
-        Whether the reader asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
+        Whether the user asked for Dynamo's errors; otherwise code that cannot be compiled runs eagerly.
     """
     with uncompiled_output(), _preserved_warn_once(), _removed_static_marks():
         if fullgraph:

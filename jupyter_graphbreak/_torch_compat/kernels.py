@@ -15,19 +15,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: The number of registered kernels at the last search, and the functions that it found.
-_found: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
+_last_search: tuple[int, list[weakref.ref[types.FunctionType]]] = 0, []
 
 
 def python_kernels() -> Iterator[types.FunctionType]:
     """Yield the user's functions that C++ code refers to, such as those that ``torch.library.Library.impl`` registers.
 
-    The dispatcher does not tell which functions it calls. They have more references than Python's objects account for.
+    The dispatcher does not tell which functions it calls. These functions have more references than Python's objects
+    account for.
     """
-    global _found  # noqa: PLW0603 - a search looks at all objects
+    global _last_search  # noqa: PLW0603 - a search looks at all objects
     registered = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
-    if registered != _found[0]:
-        _found = registered, [weakref.ref(function) for function in _held_outside_python()]
-    yield from (function for reference in _found[1] if (function := reference()) is not None)
+    if registered != _last_search[0]:
+        _last_search = registered, [weakref.ref(function) for function in _held_outside_python()]
+    yield from (function for reference in _last_search[1] if (function := reference()) is not None)
 
 
 def _held_outside_python() -> list[types.FunctionType]:

@@ -152,7 +152,7 @@ def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:
 
 
 class Interception:
-    """The state of an interception of calls; calls inside a compiled call are not intercepted."""
+    """The state of an interception of calls; calls inside an intercepted call are not intercepted."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -188,14 +188,14 @@ def interposed(  # noqa: C901 - a single frame is easier to hide
 ) -> Callable[..., Any]:
     """Return a function that makes the original call, or the substitute that the plan returns for it.
 
-    An internal error never reaches the program: the original is called, and the run notes the error. The function
-    does not appear in tracebacks of the original.
+    An internal error never reaches the program: the run notes it, and if the plan fails, the original is called. The
+    function does not appear in tracebacks of the original.
 
     Parameters
     ----------
     plan : callable
         Receives the arguments of the call; returns the substitute, or ``None`` for the original. It is not called for
-        calls on other threads or from compiled code.
+        calls on other threads, from compiled code, or inside an intercepted call.
     on_other_thread : callable
         Receives the arguments of a call on a different thread.
     """
@@ -257,14 +257,14 @@ def intercepted_module_calls(
     state: Interception,
     on_call: Callable[[torch.nn.Module, Callable[..., Any], tuple[Any, ...], dict[str, Any]], SubstituteCall | None],
 ) -> Iterator[None]:
-    """Call a function for each call of a module on this thread, while the context is open.
+    """Call a function for calls of modules on this thread, while the context is open.
 
     Parameters
     ----------
     on_call : callable
         Receives the module, its bound original ``__call__``, the positional and the keyword arguments; returns the
-        substitute. It does not receive calls that are being traced (by Dynamo, ``torch.export``, ``torch.jit.trace``)
-        or that are under a ``TorchDispatchMode``, where Dynamo compiles nothing.
+        substitute. It does not receive calls that cannot be compiled, for one of the reasons of
+        :func:`why_not_compiled`.
     """
     original = torch.nn.Module.__call__
     is_in_run = current_run_check()

@@ -1,4 +1,4 @@
-"""Recognize PyTorch's operators, and count the operations of a call."""
+"""Recognize PyTorch's operators, and observe the operations of a call."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ class OperationListener(TorchDispatchMode):
     Parameters
     ----------
     on_operation : callable
-        Receives whether the result of the operation requires a gradient.
+        Receives whether gradients are recorded and one of the operation's tensors requires a gradient.
     """
 
     def __init__(self, on_operation: Callable[[bool], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._count = on_operation
+        self._on_operation = on_operation
         self._task = importlib.import_module("torch._C")._current_graph_task_id
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._task() == -1:
             tensors = (value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor))
             is_recorded = torch.is_grad_enabled() and func is not torch.ops.aten.detach.default
-            self._count(is_recorded and any(tensor.requires_grad for tensor in tensors))
+            self._on_operation(is_recorded and any(tensor.requires_grad for tensor in tensors))
         return func(*args, **(kwargs or {}))
 
 
@@ -73,7 +73,7 @@ class Allocations(TorchDispatchMode, Generic[_T]):
     Parameters
     ----------
     describe : callable
-        Returns the value to store for an operation while it runs.
+        Called after each operation that has allocated memory; returns the value to store for it.
     """
 
     def __init__(self, describe: Callable[[], _T]) -> None:

@@ -1,7 +1,7 @@
 """Temporarily replace functions of PyTorch and Python, for all threads or one, without leaking internal errors.
 
-Every replacement that PyTorch, Python or the user's program calls is created here: it calls our code within ``try``
-and continues without it if it fails.
+Unless a function here says otherwise, its replacement calls our code within ``try``, and continues without it if it
+fails.
 """
 
 from __future__ import annotations
@@ -142,13 +142,13 @@ def observed_on_thread(owner: Any, name: str, on_result: Callable[..., None]) ->
 def prepared_on_thread(owner: Any, name: str, prepare: Callable[..., None]) -> AbstractContextManager[None]:
     """Call ``prepare`` before each call of one of Dynamo's functions on this thread, while the context is open.
 
-    If preparing fails, Dynamo gives up on the frame that it compiles and the function is not called, because its
-    changes could not be undone.
+    If ``prepare`` fails, Dynamo gives up on the frame that it compiles, and the function is not called, because the
+    function's changes could not be undone.
 
     Parameters
     ----------
     prepare : callable
-        Receives the arguments of the call; arranges that its changes are undone.
+        Receives the arguments of the call; arranges that the changes that the call makes are undone.
     """
     original = inspect.getattr_static(owner, name)
     give_up = importlib.import_module("torch._dynamo.exc").SkipFrame

@@ -32,7 +32,7 @@ _WRITER_FUNCTIONS = (
 
 
 def file_writers() -> list[tuple[Any, str, str]]:
-    """Return the functions that write files: the owner, the name, and a phrase to put before the path."""
+    """Return PyTorch's functions that write files: the owner, the name, and a phrase to put before the path."""
     return [(owner, name, "writes to the file") for owner, name in _existing_functions(_WRITER_FUNCTIONS)]
 
 
@@ -41,7 +41,7 @@ _MAPPING_FUNCTIONS = (("torch", "from_file"), ("torch", "UntypedStorage.from_fil
 
 
 def memory_mapping_functions() -> list[tuple[Any, str]]:
-    """Return the functions that map a file into memory: the owner and the name."""
+    """Return PyTorch's functions that map a file into memory: the owner and the name."""
     return list(_existing_functions(_MAPPING_FUNCTIONS))
 
 
@@ -53,7 +53,7 @@ _UNAUDITED_OPENING: tuple[tuple[str, str, Literal["file", "network"], str], ...]
 
 
 def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "network"], str]]:
-    """Return the functions that open a file or a connection: the owner, the name, the kind and a phrase."""
+    """Return the functions that open a file or connection without an audit event: owner, name, kind and a phrase."""
     return [
         (owner, name, kind, what)
         for module, dotted, kind, what in _UNAUDITED_OPENING
@@ -371,7 +371,10 @@ _DENORMAL_NUMBER = [1e-310]
 
 @functools.cache
 def _reader_of(config: Any) -> Callable[[], dict[str, Any]]:
-    """Return a function that reads the changed settings; reading all of them takes a millisecond."""
+    """Return a function that reads the changed settings, or all if this PyTorch does not show which are changed.
+
+    Reading all of them takes a millisecond.
+    """
     entries = getattr(config, "_config", None)
     if entries is None or not all(hasattr(entry, "user_override") for entry in entries.values()):
         return lambda: {name: value for name, value in config.get_config_copy().items() if _is_plain(value)}
@@ -402,7 +405,7 @@ def _override_of(entry: Any) -> Any:
 
 
 def _unset_value(entry: Any) -> Any:
-    """Return the value of a setting that is not set explicitly."""
+    """Return the value that a setting has if it is not set explicitly."""
     from_environment = getattr(entry, "env_value_default", None)
     return from_environment if isinstance(from_environment, bool | int | str) else entry.default
 

@@ -76,7 +76,12 @@ def profiled(call: Callable[[], Any]) -> list[Range]:
 
 
 def device_activities(call: Callable[[], Any], device: str | None = "cuda") -> list[Activity]:
-    """Make a call under kineto, the only profiler that records driver calls; ``None`` means no device.
+    """Make a call under kineto, the only profiler that records driver calls, and return what it recorded, in order.
+
+    Parameters
+    ----------
+    device : str or None
+        The type of the device to record; ``None`` means no device.
 
     Raises
     ------

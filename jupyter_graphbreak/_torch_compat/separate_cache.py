@@ -57,8 +57,8 @@ _modules_of_copies: weakref.WeakValueDictionary[int, types.ModuleType] = weakref
 def copied_module(scope: dict[str, Any]) -> types.ModuleType:
     """Return a module with a copy of a namespace, from which Dynamo reads the globals of functions with that copy.
 
-    Dynamo takes the globals of a function that it inlines from the module with their ``__name__`` (before torch 2.15),
-    which would be the original.
+    Before torch 2.15, Dynamo takes the globals of a function that it inlines from the module with their ``__name__``,
+    which would be the original module.
 
     Parameters
     ----------
@@ -148,9 +148,9 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
 def _without_our_codes(
     codes: Iterable[CodeType], isolated_conversion: Callable[[CodeType], contextlib.AbstractContextManager[None]]
 ) -> Callable[[CodeType], contextlib.AbstractContextManager[None] | None]:
-    """Return ``isolated_conversion`` for all code except this package's own, which a program may call at a break.
+    """Return a function like ``isolated_conversion`` that returns ``None`` for code of this package.
 
-    Dynamo would compile such code, which captures output for example, and count it.
+    Such code, which captures output for example, may run at a break. Dynamo would compile and count it.
     """
     user_names = {code.co_name for code in codes}
 
@@ -448,7 +448,8 @@ def _restored_module_hooks() -> Iterator[None]:
 def restored_eval_frame_override() -> Iterator[None]:
     """Remove the state that torch 2.11 leaves when it refuses to run a function compiled with ``fullgraph=True``.
 
-    ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` cause this. Dynamo would no longer compile nested frames.
+    ``torch.jit.trace`` and ``torch.fx.symbolic_trace`` cause this. Otherwise, Dynamo would no longer compile nested
+    frames.
     """
     frames = importlib.import_module("torch._C._dynamo.eval_frame")
     override = getattr(frames, "set_eval_frame_override", None)

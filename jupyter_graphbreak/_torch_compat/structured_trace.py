@@ -33,6 +33,12 @@ def envelope() -> dict[str, Any]:
     return {key: value for key, value in context.items() if value is not None}
 
 
+def current_compile_id() -> str:
+    """Return the id of the frame that this thread compiles, as in a report."""
+    context = envelope()
+    return f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}"
+
+
 def trace_logger() -> logging.Logger:
     """Return the logger that carries the structured trace."""
     logger = getattr(importlib.import_module("torch._logging._internal"), "trace_log", None)
@@ -59,12 +65,12 @@ def narrowed_trace(
     """Prevent torch from creating trace entries that nobody reads, while the context is open.
 
     Torch creates every entry, including all guards and kernels, as soon as the logger has a handler. If ours are the
-    only handlers, only the kept kinds are created, and only on the threads of runs.
+    only handlers, only entries of the given kinds are created, and only on the threads of runs.
 
     Parameters
     ----------
     kinds : frozenset of str
-        The kinds of entries to create.
+        The kinds of entries to create. If several runs are open, those of the first one are created for all.
     on_fault : callable
         Receives the kind and the error of an entry that torch failed to create. The user's program does not see the
         error, because only our handler needs the entry.
@@ -93,7 +99,7 @@ def narrowed_trace(
 
 
 def _replace_in_torch(function: Any, replacement: Any) -> None:
-    """Replace a function in all modules of torch, because some imported it by name."""
+    """Replace ``trace_structured`` in all modules of torch, because some imported it by name."""
     # A copy, because a garbage collection may import a module even while the items are listed.
     for key, module in sys.modules.copy().items():
         if key.startswith("torch.") and vars(module).get("trace_structured") is function:
@@ -142,7 +148,7 @@ def _kind_of_entry(name: str, metadata_fn: Callable[[], Any] = dict, *_: Any, **
 
 
 def _encodable(payload_fn: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a function that escapes lone surrogates in the payload, because torch hashes it as UTF-8."""
+    """Return a function that escapes lone surrogates in the payload, because torch encodes it as UTF-8 to hash it."""
 
     def payload() -> Any:
         text = payload_fn()

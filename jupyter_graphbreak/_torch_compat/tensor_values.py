@@ -17,17 +17,17 @@ _MAX_DEPTH = 5
 
 @contextlib.contextmanager
 def looking_at_tensors() -> Iterator[None]:
-    """Record no gradients, and call no modes and no classes of the program, while the context is open."""
+    """Record no gradients, and call no ``__torch_function__`` of the program, while the context is open."""
     with torch.no_grad(), torch._C.DisableTorchFunction():
         yield
 
 
 def has_nan(value: Any, depth: int = 0) -> bool:
-    """Return whether a tensor, or a tensor in a container, has NaN."""
+    """Return whether a tensor, or a tensor in a container, has NaN; false for tensors that cannot be read now."""
     match value:
         case torch.Tensor():
-            is_number = value.is_floating_point() or value.is_complex()
-            if not is_number or value.device.type == "meta" or has_own_dispatch(type(value)) or _is_captured(value):
+            can_have_nan = value.is_floating_point() or value.is_complex()
+            if not can_have_nan or value.device.type == "meta" or has_own_dispatch(type(value)) or _is_captured(value):
                 return False
             with looking_at_tensors(), _disable_current_modes():
                 return bool(torch.isnan(value).any())

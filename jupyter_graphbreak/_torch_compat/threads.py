@@ -35,15 +35,16 @@ class Claim:
     on_fault : callable or None
         Receives a description of an internal error, and the error.
     on_submit : callable or None
-        Receives the frame that submits work to a thread pool, before it is submitted; its errors reach that frame.
+        Called when work is submitted to a thread pool, before the pool has it. Receives the frame of our wrapper, whose
+        caller submits the work. Its errors reach that caller.
 
     Attributes
     ----------
     is_open : bool
         Whether the run still lasts.
     compilations : set of tuple
-        The frame and compile ids of its compilations. PyTorch does part of this work, such as the backward pass on a
-        device, on its own threads.
+        The frame and compile ids of its compilations. PyTorch compiles some parts, such as the backward pass of a graph
+        on a device, on its own threads.
     """
 
     def __init__(
@@ -64,15 +65,15 @@ class Claim:
         claims = current_claims()
         if claims:
             return self in claims
-        return bool(self.compilations) and not _is_started_by_python() and _compilation() in self.compilations
+        return bool(self.compilations) and not _is_python_thread() and _current_compilation() in self.compilations
 
 
 #: The runs that a thread began, outermost first, by thread id.
 _claims_by_thread: dict[int, tuple[Claim, ...]] = {}
 #: The runs for which a thread was started, with a reference to the thread, by the thread's address.
 _claims_by_started_thread: dict[int, tuple[weakref.ref[threading.Thread], tuple[Claim, ...]]] = {}
-#: The runs that passed work to an existing thread, through a pool or ``asyncio.to_thread``. Work that was submitted
-#: outside any run has an empty tuple.
+#: The runs that this context works for: those that began in it, and those that submitted the work that it runs through
+#: a pool or ``asyncio.to_thread``. Work that was submitted outside any run has an empty tuple.
 _submitted_claims: ContextVar[tuple[Claim, ...] | None] = ContextVar("graphbreak_claims", default=None)
 _lock = threading.RLock()
 #: The patches that record which runs start threads and submit work: owner, name, original and replacement.
@@ -253,12 +254,12 @@ def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:
 
 
 def as_stdlib_function(function: Any, original: Any) -> Any:
-    """Make Dynamo treat a function as part of Python, which it recognizes by the file and does not trace.
+    """Make Dynamo treat a function as one of the standard library, whose file it recognizes, and return the function.
 
     Parameters
     ----------
     original : function
-        The function of Python whose file and line the given function gets.
+        A function of the standard library; the other one gets its file and line.
     """
     code: CodeType = inspect.unwrap(original).__code__
     function.__code__ = function.__code__.replace(co_filename=code.co_filename, co_firstlineno=code.co_firstlineno)
@@ -270,7 +271,7 @@ def as_stdlib_function(function: Any, original: Any) -> Any:
 
 @contextlib.contextmanager
 def break_at_call(function: Any) -> Iterator[None]:
-    """Make Dynamo break at each call of a function, as it does for functions that are not written in Python."""
+    """Make Dynamo break at each call of a function, like ``torch._dynamo.disallow_in_graph``, in the context."""
     ids = getattr(importlib.import_module("torch._dynamo.trace_rules"), "_disallowed_callable_ids", None)
     if ids is None:
         yield
@@ -282,13 +283,13 @@ def break_at_call(function: Any) -> Iterator[None]:
         ids.remove(id(function))
 
 
-def _is_started_by_python() -> bool:
+def _is_python_thread() -> bool:
     number = get_ident()
     return any(thread.ident == number and type(thread).__name__ != "_DummyThread" for thread in threading.enumerate())
 
 
-def _compilation() -> tuple[Any, Any] | None:
-    """Return the ids of the current compilation on this thread."""
+def _current_compilation() -> tuple[Any, Any] | None:
+    """Return the frame and compile ids of the current compilation on this thread; ``None`` without one."""
     current = getattr(importlib.import_module("torch._guards").CompileContext, "current_compile_id", None)
     compilation = current() if current is not None else None
     return (compilation.frame_id, compilation.frame_compile_id) if compilation is not None else None

@@ -1,4 +1,4 @@
-"""Requirements of PyTorch's compilers on the machine: a C++ compiler, a folder, Triton."""
+"""Requirements of PyTorch's compilers on the machine: Python's version, a C++ compiler, a cache folder, devices."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-#: Settings of inductor to switch on; each release has some of them. Fused code otherwise keeps more digits than float16
-#: and bfloat16 have.
+#: Settings of inductor to switch on, if the release has them. Fused code otherwise keeps more digits than float16 and
+#: bfloat16 have.
 _PRECISION_SETTINGS = ("emulate_precision_casts",)
 #: Settings of the code that inductor generates for CUDA devices.
 _CUDA_PRECISION_SETTINGS = (
@@ -43,7 +43,7 @@ class SettingChange:
     Parameters
     ----------
     code : str
-        The statement that makes the change.
+        The statements that make the change.
     applied : callable
         Returns a context in which the change is made.
     """
@@ -53,7 +53,7 @@ class SettingChange:
 
 
 def inductor_changes(operation: str | None, *, uses_cuda: bool) -> list[SettingChange]:
-    """Return changes of inductor's settings that the process has not made.
+    """Return changes of settings that may make inductor's code compute like eager, and that the process has not made.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def memory_changes() -> list[SettingChange]:
 
 @dataclass(frozen=True)
 class CacheSettings:
-    """Settings to change.
+    """Settings that let PyTorch's caches keep graphs that they would bypass.
 
     Parameters
     ----------

@@ -131,10 +131,10 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Start compiling calls."""
-        self._exit_stack.undo_last("undoing the changes for compiling", self._traceable.close)
+        self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable.close)
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
-        self._exit_stack.undo_last("undoing the changes for compiling", self._end_routing)
+        self._exit_stack.undo_at_end("undoing the changes for compiling", self._end_routing)
         active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
@@ -159,7 +159,7 @@ class CompiledCalls:
             role = self._role_of(call)
             if role == "look inside":
                 return self._with_routed_calls(call)
-        except RecursionError:  # the program's own recursion is near its end
+        except RecursionError:  # the program's own recursion is near its limit
             return call
         return call if role == "leave" else interposed(call, self._state, functools.partial(self._plan, call))
 
@@ -187,7 +187,7 @@ class CompiledCalls:
         while isinstance(call, functools.partial):
             call, args, kwargs = call.func, (*call.args, *args), {**call.keywords, **kwargs}
         role: Role = "leave"
-        with contextlib.suppress(RecursionError):  # the program's own recursion is near its end
+        with contextlib.suppress(RecursionError):  # the program's own recursion is near its limit
             role = self._role_with(call, args, kwargs)
             if role == "look inside":
                 call = self._with_routed_calls(call)

@@ -127,7 +127,7 @@ def _statements(filename: str) -> list[ast.stmt]:
 
 
 def _first_line_if_bound(statements: list[ast.stmt], line: int, name: str) -> int | None:
-    """Return the first line of the statement at a line if a name is bound before it; otherwise ``None``."""
+    """Return the first line of the statement at a line; ``None`` if a name is bound there, or only after it."""
     root = name.partition(".")[0]
     for index, statement in enumerate(statements):
         if statement.lineno <= line <= (statement.end_lineno or statement.lineno):

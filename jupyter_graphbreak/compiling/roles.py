@@ -108,8 +108,8 @@ def role_of(call: Any) -> Role | None:
     if function.__code__.co_flags & _UNCOMPILABLE_FLAGS:
         return "look inside"
     names = _Uses(function, _owner(call)).names
-    is_driver = names & _DRIVING_NAMES or any(pair <= names for pair in _DRIVING_PAIRS)
-    return "look inside" if is_driver else None
+    drives = bool(names & _DRIVING_NAMES) or any(pair <= names for pair in _DRIVING_PAIRS)
+    return "look inside" if drives else None
 
 
 def role_with_arguments(call: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Role:
@@ -145,7 +145,7 @@ def _owner(call: Any) -> Any:
 
 
 def is_driver(module: torch.nn.Module) -> bool:
-    """Return whether the ``forward`` of a user's module trains: it runs a backward pass or uses an optimizer."""
+    """Return whether the ``forward`` of a user's module trains: it runs a backward pass, uses an optimizer or such."""
     forward: Any = getattr(type(module), "forward", None)
     if not is_instance(forward, types.FunctionType) or not is_user_written(forward):
         return False

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ROUTE = ("jupyter_graphbreak.compiling.routes", "route")
 #: The functions that decide about calls, by the id of the thread whose calls are compiled; the innermost comes last.
 active_routes: dict[int, tuple[Callable[[Any], Any], ...]] = {}
-#: Expressions that may be compiled. Calls of literals stay unchanged, so that Python still warns about them.
+#: Expressions whose calls are routed. Calls of literals stay unchanged, so that Python still warns about them.
 _CALLABLE_EXPRESSIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 _SCOPE_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: The compiler flags in a code object for the ``__future__`` imports of its file.

@@ -299,7 +299,7 @@ _RAISER_NAME = "raiser"
 
 
 class _Raiser:
-    """Raises ``StopIteration`` in every operation."""
+    """Raises ``StopIteration`` in each operation that :func:`_node_at` creates."""
 
     def _raise(self, *_: object) -> Any:
         raise StopIteration
@@ -313,7 +313,7 @@ class _Raiser:
 def _raising_statement(entry: types.TracebackType) -> ast.stmt:
     """Return a statement that raises at the range of an entry's instruction.
 
-    It is the same kind of expression as in the source, so that tools can mark the failing part of the line.
+    If possible, it is the same kind of expression as in the source: tools can then mark the failing part of the line.
     """
     positions = entry.tb_frame.f_code.co_positions()
     position = next(itertools.islice(positions, max(entry.tb_lasti, 0) // 2, None), (None, None, None, None))

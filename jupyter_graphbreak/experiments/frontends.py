@@ -61,7 +61,7 @@ def _as_module(call: Any) -> Any:
         # Otherwise Dynamo imports the function's module by name and writes to the globals of that module (torch 2.9).
         forward = types.FunctionType(forward.__code__, scope, "forward", None, forward.__closure__)
     module = type("AsModule", (torch.nn.Module,), {"forward": forward})()
-    # The parameters of a method are those of its module.
+    # A front end looks for parameters in the attributes of this module.
     module.owner = call if isinstance(call, torch.nn.Module) else getattr(call, "__self__", None)
     return module
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.threads import Claim
 
 _TRACE_VARIABLE = "TORCH_TRACE"
-#: Commands that may run Python; all others compile nothing.
+#: Commands and programs that are taken for Python; only their processes are noted as missing.
 _PYTHON_COMMAND = re.compile(r"python|torchrun|accelerate|deepspeed", re.IGNORECASE)
 _MAX_LENGTH = 100
 #: Processes that only wait for work use less processor time than this.
@@ -75,8 +75,8 @@ def watched_children(on_note: Callable[[str], None]) -> Iterator[Path]:
     Parameters
     ----------
     on_note : callable
-        Receives a sentence about traces that are elsewhere, and about each process that cannot be watched, if this
-        process starts it directly.
+        Receives a sentence about traces that are elsewhere, and about each process that cannot be watched, if
+        ``subprocess`` in this process starts it.
     """
     if _is_set_by_user(os.environ.get(_TRACE_VARIABLE)):
         user_folder = os.environ[_TRACE_VARIABLE]

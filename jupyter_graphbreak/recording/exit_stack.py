@@ -25,7 +25,7 @@ class GuardedExitStack:
     Parameters
     ----------
     on_fault : callable
-        Receives a description of the failed step and the error; entering and leaving never raise.
+        Receives a description of the failed step and the error, which is then not raised.
 
     Attributes
     ----------
@@ -57,10 +57,10 @@ class GuardedExitStack:
             self.is_complete = False
             self._on_fault(activity, fault)
             return default
-        self.undo_last(activity, functools.partial(context.__exit__, None, None, None))
+        self.undo_at_end(activity, functools.partial(context.__exit__, None, None, None))
         return value
 
-    def undo_last(self, activity: str, undo: Callable[[], object]) -> None:
+    def undo_at_end(self, activity: str, undo: Callable[[], object]) -> None:
         """Call a function when the contexts are left, before leaving the contexts entered earlier."""
         self.contexts.callback(with_fallback(activity, undo, lambda: None, self._on_fault))
 

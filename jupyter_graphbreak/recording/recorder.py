@@ -77,7 +77,7 @@ class Recording:
         self._lock = threading.Lock()
         self._start = time.perf_counter()
         self._noted_errors: set[str] = set()
-        self._compiled_calls = False
+        self._has_compiled_calls = False
 
     def add(self, addition: Addition) -> None:
         """Append an addition, in the context of the compilation in progress on this thread."""
@@ -124,7 +124,7 @@ class Recording:
 
     def note_compiled(self, compiled: Iterable[additions.CompiledForReport]) -> None:
         """Record the code that was compiled for the report although the program does not compile it."""
-        self._compiled_calls = True
+        self._has_compiled_calls = True
         for call in compiled:
             self._add_outside(call)
 
@@ -182,14 +182,14 @@ class Recording:
             wall_s=start - self._start,
             capture_s=self.capture_s + time.perf_counter() - start,
             watched=True,
-            compiled_calls=self._compiled_calls,
+            compiled_calls=self._has_compiled_calls,
             begun=compilation_count,
             held=self._read_earlier_codes(earlier_codes),
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
     def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
-        """Return the code that Dynamo still knows; ``None`` if it cannot be listed: runs are then harder to compare."""
+        """Return the code that Dynamo knew when the run began and still knows; ``None`` if it cannot be listed."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
         return None

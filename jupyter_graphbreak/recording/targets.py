@@ -83,7 +83,10 @@ def forget_everything() -> None:
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
-    """Yield the code objects of the functions that the objects use, except those of PyTorch and numpy."""
+    """Yield the code of the functions that objects use, except those of other packages and those never compiled.
+
+    Never compiled are functions for which the user disabled compilation. Other packages are PyTorch and the like.
+    """
     yield from _codes(
         value
         for value in reachable_objects(*values)
@@ -212,7 +215,10 @@ def reachable_objects(*values: Any) -> Iterator[Any]:
 
 
 def _container_items(value: Any) -> list[Any]:
-    """Return the first items of a container, or the first values of a dict, without calling methods of its class."""
+    """Return the first items of a container, or values of a dict, that may refer to code.
+
+    Methods that a subclass overrides are not called.
+    """
     for container_type in (list, tuple, set, frozenset, deque, dict):
         if is_instance(value, container_type):
             with contextlib.suppress(RuntimeError):  # another thread changes it
@@ -314,7 +320,7 @@ def is_user_written(value: Any) -> bool:
 
 
 def is_own(value: Any) -> bool:
-    """Return whether a function or a class does not belong to PyTorch, numpy or Python."""
+    """Return whether a function or a class does not belong to PyTorch or another package where the search stops."""
     return not _is_foreign(value)
 
 
@@ -325,7 +331,7 @@ def is_user_class(class_: type) -> bool:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Return whether a function or a class belongs to PyTorch, numpy or Python."""
+    """Return whether a function or a class belongs to PyTorch or another package where the search stops."""
     return _package_of(value) in {"", *_FOREIGN_PACKAGES}
 
 

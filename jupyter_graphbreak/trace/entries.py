@@ -1,4 +1,4 @@
-"""Split a structured trace into its entries one by one, without keeping more than one in memory.
+"""Split a structured trace into its entries one by one, keeping only those in memory whose text is still being read.
 
 An entry is a line ``V1122 02:10:26.443000 14822 torch/_dynamo/utils.py:2350] {json}``, in which the number before the
 path is the process id; the lines of its payload follow, each after a tab. ``torchrun`` and other launchers may put
@@ -58,7 +58,7 @@ class Tally:
     entries : int
         All entries, including those of kinds that were not requested.
     unreadable : int
-        Entries whose envelope is not JSON.
+        Entries whose envelope is not JSON, or too long.
     malformed : int
         Entries whose envelope does not have PyTorch's form.
     damaged : int
@@ -110,8 +110,8 @@ def read_entries(
     tally : Tally
         Counts the entries and problems.
     kinds : set of str or None
-        The requested kinds, in addition to our own entries and the bytecode of resume functions; other payloads are
-        skipped.
+        The requested kinds, in addition to our own entries and the bytecode of resume functions; other entries are only
+        counted. ``None`` requests all.
     limits : ReadingLimits
         The maximum sizes of lines and payloads.
     deadline : Deadline or None
@@ -167,7 +167,7 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
 
 
 def begins_as_trace(text: bytes) -> bool:
-    """Return whether a line at the beginning of a file starts an entry."""
+    """Return whether a line in the beginning of a file starts an entry."""
     return any(
         (head := _ENTRY_PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
         for line in text.split(b"\n")

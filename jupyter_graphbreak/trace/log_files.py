@@ -110,7 +110,7 @@ def _count_with_noun(number: int, noun: str) -> str:
 
 
 def rank_in(name: str) -> int | None:
-    """Return the rank of the process in the name of its file."""
+    """Return the rank of a process from the name of its file, ``None`` if the name has none."""
     match = _RANK.search(name)
     return int(match[1]) if match is not None else None
 

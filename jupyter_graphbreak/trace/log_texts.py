@@ -56,20 +56,20 @@ class ProcessFacts:
         self._devices: dict[str, None] = {}
         self._roots: dict[str, None] = {}
         self._home: str | None = None
-        self._complete = False
-        self._failed = False
+        self._is_own_recording = False
+        self._has_errors = False
         self._resume_count = 0
         self._resume_line_count = 0
 
     def read(self, record: Record) -> None:
-        """Read one record, before its text is reduced."""
+        """Read one record, whose text must still be complete."""
         match record.kind:
             case "graphbreak_run":
-                self._complete = True
+                self._is_own_recording = True
             case "artifact:torch_version":
                 self._torch = self._torch or _json(record.payload).get("pytorch_version")
             case "artifact:dynamo_error":
-                self._failed = True
+                self._has_errors = True
             case "dynamo_start":
                 self._resume_count += is_resume(_started_function(record.data))
             case additions.ResumedAt.kind:
@@ -95,9 +95,9 @@ class ProcessFacts:
         """
         collected: list[additions.Addition] = [additions.Note(level="warning", message=message) for message in notes]
         collected += [additions.Note(level="info", message=message) for message in hints]
-        if not self._complete:  # otherwise, the log is one of our recordings, which already contains all of this
+        if not self._is_own_recording:  # our recordings already contain all of this
             collected.append(additions.Note(level="info", message=LOG_LIMITATIONS))
-            if self._torch is None and self._failed:  # logs contain PyTorch's version since torch 2.11
+            if self._torch is None and self._has_errors:  # logs contain PyTorch's version since torch 2.11
                 collected.append(additions.Note(level="info", message=OLD_LOG_LIMITATIONS))
             if self._resume_count > self._resume_line_count:
                 collected.append(additions.Note(level="info", message=NO_RESUME_LINES))
@@ -176,7 +176,7 @@ class _LogMention(NamedTuple):
     code: str | None = None
 
 
-class Texts(msgspec.Struct, frozen=True):
+class SourceRecords(msgspec.Struct, frozen=True):
     """Records with the texts of files, notes about them, and hints on how to see more."""
 
     records: list[Record]
@@ -186,11 +186,11 @@ class Texts(msgspec.Struct, frozen=True):
 
 def source_records(
     records: list[Record], find_cell: FindCell = lambda _: None, folders: SourceFolders | None = None
-) -> Texts:
+) -> SourceRecords:
     """Return the source texts that the records of a process mention.
 
-    For a file in one of the folders, these are the functions from which the log quotes a line, if all quoted lines are
-    unchanged. For any other file, these are the quoted lines.
+    For a cell, this is its whole text. For a file in one of the folders, these are the functions from which the log
+    quotes enough text, if all quoted lines are unchanged. For any other file, these are the quoted lines.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def source_records(
         sources.append(SourceRecorded(filename=filename, name=name, segments=segments, lines=lines))
     notes = [f"{name} has changed since the log was written: its lines are shown as in the log." for name in changed]
     hints = [_source_folder_hint(len(outside_folders))] if outside_folders else []
-    return Texts([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
+    return SourceRecords([Record({source.kind: msgspec.to_builtins(source)}) for source in sources], notes, hints)
 
 
 def _matches_quotes(text: list[str], quoted: dict[int, str]) -> bool:

@@ -41,7 +41,7 @@ _Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class _Context(msgspec.Struct):
-    """The context in an envelope, apart from its entry."""
+    """The context of an entry, which its envelope has besides the entry."""
 
     frame_id: _Number | None = None
     frame_compile_id: _Number | None = None
@@ -126,7 +126,7 @@ class ProcessTrace:
     records : list of Record
         PyTorch's records of the kinds that a report needs, and our own about the run as a whole.
     compile_times : list of CompileTime
-        When it compiled.
+        The times at which the process compiled.
     """
 
     file: Path
@@ -241,7 +241,7 @@ class _FileReader:
                         if tally.limit is not None:
                             break
                 except TooMuchUnpacked:
-                    tally.limit = "it unpacks to far more than a log of its size"
+                    tally.limit = "it unpacks to far more text than a log of its size has"
                 except DAMAGE_ERRORS as error:
                     tally.cut_reason = tally.compression_problem = f"its compression is damaged ({error})"
         except OSError as error:
@@ -294,7 +294,11 @@ class _FileReader:
         return None
 
     def _reduced(self, record: Record) -> Record:
-        """Return a record that shares its text with an equal earlier record, such as that of a different rank."""
+        """Return a record that takes less memory.
+
+        A graph is left out if all graphs together are too long, a message is cut, and equal texts, such as those of
+        several ranks, are shared.
+        """
         payload = record.payload
         if payload is None:
             return record
@@ -320,17 +324,18 @@ def _resume_record(line: int, listing: Record) -> Record:
 def _problem_notes(name: str, tally: Tally, reduced_graphs: int) -> Iterator[str]:
     """Yield sentences about the parts of a file that could not be read."""
     if tally.unreadable:
-        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: they are not JSON."
+        problem = "their JSON is damaged or too long"
+        yield f"{tally.unreadable} of {tally.entries} entries of {name} could not be read: {problem}."
     if tally.malformed:
-        form = "they do not have the form that PyTorch writes"
-        yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {form}."
+        problem = "they do not have the form that PyTorch writes"
+        yield f"{tally.malformed} of {tally.entries} entries of {name} could not be read: {problem}."
     if tally.damaged:
-        yield f"{tally.damaged} entries of {name} are damaged: their text does not match their checksum."
+        yield f"Damaged entries in {name}, whose text does not match their checksum: {tally.damaged}."
     if tally.stray_lines:
-        yield f"{tally.stray_lines} lines of {name} belong to no entry."
+        yield f"Lines in {name} that belong to no entry: {tally.stray_lines}."
     if tally.cut_reason is not None:
         yield f"The end of {name} may be missing: {tally.cut_reason}."
     if tally.limit is not None:
         yield f"Only the first {tally.entries} entries of {name} were read: {tally.limit}."
     if reduced_graphs:
-        yield f"{reduced_graphs} graphs of {name} are listed without operations, because the log is too long."
+        yield f"Graphs of {name} that are listed without operations, because the log is too long: {reduced_graphs}."

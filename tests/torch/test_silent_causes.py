@@ -122,6 +122,17 @@ def test_a_skip_while_an_exception_is_handled() -> None:
     assert reasons(report) == [("looping", "remembered", False)]
 
 
+def test_a_skip_of_a_function_with_the_name_of_dynamos_wrapper() -> None:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            torch._dynamo.graph_break()
+        return x + 1
+
+    compiled = torch.compile(inner, backend="eager")
+    compiled(ONES)
+    assert reasons(watch(lambda: compiled(ONES))) == [("inner", "remembered", False)]
+
+
 def test_a_skip_of_a_module() -> None:
     compiled = torch.compile(Looping(), backend="eager")
     compiled(ONES)

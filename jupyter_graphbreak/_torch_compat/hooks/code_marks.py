@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import CodeType
 
-#: Code is entered after its guards have passed, resumes when it calls a resume function, and is left. "marked" directly
-#: follows "entered": the time between the two is the cost of a mark.
+#: When code calls a mark: "entered" after its guards have passed, "resumes" before it calls a resume function, "left"
+#: before it returns. "marked" directly follows "entered": the time between the two is the cost of a mark.
 Moment = Literal["entered", "marked", "resumes", "left"]
 _RESUME_GLOBAL_PREFIX = "__resume_at_"
 

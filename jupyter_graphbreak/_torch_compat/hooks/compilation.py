@@ -55,7 +55,7 @@ _REASON_NAME = re.compile(r"^(.*)\n\s*Explanation:", re.MULTILINE)
 
 
 def watch_starts(observer: Observer) -> AbstractContextManager[None]:
-    """Record the caller of a frame, its resume function, and the settings for its compilation."""
+    """Record the start of a frame's compilation: its code and callers, its module, and changed settings."""
     module = importlib.import_module(_CONVERT_FRAME)
     settings: list[SettingsInForce] = []
 
@@ -80,7 +80,7 @@ def watch_starts(observer: Observer) -> AbstractContextManager[None]:
 
 
 def _module_called_by(code: CodeType, local: Callable[[str], Any]) -> str | None:
-    """Return the class of the module whose call a code object implements, ``None`` for other code.
+    """Return the name of the class of the module whose call a code object implements, ``None`` for other code.
 
     Parameters
     ----------
@@ -243,18 +243,18 @@ def watch_graphs(observer: Observer) -> Iterator[None]:
     """Record the call stack of each operation of a graph."""
     graphs = importlib.import_module("torch._dynamo.output_graph").OutputGraph
     tracing = importlib.import_module("torch._guards").TracingContext
-    #: Dynamo records no stack for operations that enter or leave a context, such as autocast.
-    created: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+    # Dynamo itself records no stack for operations that enter or leave a context, such as autocast.
+    creation_stacks: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def keep_stack(call: WatchedCall) -> None:
-        created[call.result] = "".join(tracing.extract_stack().format())
+        creation_stacks[call.result] = "".join(tracing.extract_stack().format())
 
     def observation(call: WatchedCall) -> GraphStacks:
         module = call.argument("gm")
         stacks: dict[str, int] = {}
         ops: dict[str, int] = {}
         for node in module.graph.nodes:
-            trace = node.stack_trace or created.get(node)
+            trace = node.stack_trace or creation_stacks.get(node)
             if trace and node.op.startswith("call"):
                 ops[node.name] = stacks.setdefault(trace, len(stacks))
         reason = getattr(getattr(module, "compile_subgraph_reason", None), "reason", None)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _SITES: weakref.WeakKeyDictionary[Any, StackEntry] = weakref.WeakKeyDictionary()
 
 
-def watch_fullgraph(observer: Observer) -> AbstractContextManager[None]:
-    """Record the torch.compile(fullgraph=True) in force."""
+def watch_compile_calls(observer: Observer) -> AbstractContextManager[None]:
+    """Remember the place of each torch.compile call, for reports of fullgraph=True."""
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
 
     def observation(call: WatchedCall) -> None:
@@ -37,7 +37,7 @@ def watch_fullgraph(observer: Observer) -> AbstractContextManager[None]:
 
 
 def fullgraph_site(observer: Observer) -> FullgraphSite | None:
-    """Return the torch.compile call around the frame that is being compiled, and the function that it compiles."""
+    """Return the place of the torch.compile call that compiles the current frame, and the function that it got."""
     wrapper = next(enclosing_compiled_calls(sys._getframe(1)), None)
     if wrapper is None:
         return None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Emit, WatchedCall
 
-#: The maximum number of frames between a compiled function and Dynamo's hook.
+#: The maximum number of frames that are searched for the wrapper of a compiled function, and from there for its caller.
 _MAX_FRAMES = 60
 #: The files whose frames are between user code and the wrapper.
 _FILES_OUTSIDE_WRAPPER = (
@@ -51,7 +51,7 @@ class EnteredCall(NamedTuple):
 
     ``call`` is the original function, method or module; ``compile_arguments`` are the arguments of ``torch.compile``;
     ``frame`` is Dynamo's id, if known; ``callable_id`` is the id of the callable in :func:`watch_calls`; ``modes`` are
-    those of the call; ``reuses`` is true if it uses code compiled for a different call.
+    those of the call; ``reuses`` is true if it may use code that was compiled for an earlier call.
     """
 
     call: Callable[..., Any]
@@ -65,7 +65,7 @@ class EnteredCall(NamedTuple):
 
 
 class StartedCall(NamedTuple):
-    """A call, from eager code, of a compiled callable that has not run yet.
+    """A call of a compiled callable from eager code, at its beginning.
 
     ``call`` is the original function, method or module, ``caller`` the frame that calls it; ``callable_id``, ``modes``
     and ``compile_arguments`` are as in :class:`EnteredCall`.
@@ -90,9 +90,9 @@ def watch_entries(
     on_end: Callable[[StartedCall, Any], None],
     on_compiling: Callable[[], None],
 ) -> Iterator[None]:
-    """Report the first call of each callable, for each instance and each mode, before it runs.
+    """Report, before it runs, the first call of each callable with each instance and each combination of modes.
 
-    It is a call for which code is compiled, or a call from eager code that may reuse compiled code.
+    Only calls count for which code is compiled, and calls from eager code that may reuse compiled code.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def watch_entries(
         Receives such a call and its result, after it has returned, on the same thread; the result is ``None`` if it
         raised, and always before torch 2.12, whose wrapper has no variable for it.
     on_compiling : callable
-        Called before anything is compiled.
+        Called before each compilation of a frame.
     """
     convert, evaluate = (importlib.import_module(f"torch._dynamo.{name}") for name in ("convert_frame", "eval_frame"))
     observer = Observer(emit, add_time)
@@ -183,7 +183,7 @@ def watch_calls(
 
 
 def _calling_wrapper(frame: FrameType) -> FrameType | None:
-    """Return the frame of the compiled callable that called the code being compiled; ``None`` if eager code did."""
+    """Return the frame of the wrapper that called the code being compiled; ``None`` if other code called it."""
     is_in_dynamo = True
     for outer in frames_outward(frame, _MAX_FRAMES):
         filename = outer.f_code.co_filename
@@ -219,12 +219,12 @@ def _started_call(wrapper: FrameType) -> StartedCall:
 
 
 def _is_machinery(filename: str) -> bool:
-    """Return whether a file is part of the call of a compiled callable: torch's modules, or this package."""
+    """Return whether a file is torch's or this package's, and its functions only pass a call on to compiled code."""
     return filename.endswith(_FILES_OUTSIDE_WRAPPER) or filename.startswith(OWN_FOLDER)
 
 
 def _reused_code(started: StartedCall) -> tuple[CodeType, EnteredCall] | None:
-    """Return the original code and the call of a compiled callable for which Dynamo has compiled code."""
+    """Return the original code and the call of a compiled callable, ``None`` if Dynamo has no compiled code for it."""
     call: Any = started.call
     function = type(call).forward if isinstance(call, torch.nn.Module) else call
     function = getattr(function, "__func__", function)

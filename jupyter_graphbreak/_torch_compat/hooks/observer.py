@@ -138,7 +138,7 @@ def watched_uncompiled(
 ) -> Callable[..., Any]:
     """Wrap a function that may run within compiled code: the wrapper calls it, and then makes an observation.
 
-    Dynamo compiles neither it nor the functions that it calls.
+    Dynamo compiles neither the wrapper nor the observation.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def watched_uncompiled(
         return result
 
     # Traced code may reach this wrapper, for example through contextlib.ExitStack. Because of the original's file name,
-    # Dynamo treats the wrapper as a torch function, which it does not trace.
+    # Dynamo treats the wrapper like the original; it does not trace torch's functions.
     function: Any = watching
     function.__code__ = function.__code__.replace(co_filename=original.__code__.co_filename)
     eval_frame.skip_code(function.__code__)

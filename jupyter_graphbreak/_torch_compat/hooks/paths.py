@@ -1,4 +1,4 @@
-"""Hook on functions such as ``torch.compiler.is_compiling()``, which return something else while Dynamo traces.
+"""Hook on functions such as ``torch.compiler.is_compiling()``, whose result differs while Dynamo traces.
 
 Dynamo replaces such a call, the *question*, with a constant, its *answer*. The constant is followed through the traced
 code: if a jump depends on it, the lines that Dynamo traces from there until both branches meet again run only because
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OUTSIDE_STATEMENTS = frozenset(
     {"CACHE", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_FORWARD", "NOP", "PRECALL", "PUSH_NULL", "RESUME"}
 )
-#: Instructions that leave the function.
+#: Instructions that return from the function, and those that raise an exception.
 _RETURN_INSTRUCTIONS = frozenset({"RETURN_CONST", "RETURN_VALUE"})
 _RAISE_INSTRUCTIONS = frozenset({"RAISE_VARARGS", "RERAISE"})
 #: Jumps that are always taken.
@@ -65,7 +65,7 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
 
 
 def with_eager_answers(is_selected: Callable[[StackEntry], bool]) -> AbstractContextManager[None]:
-    """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would, on this thread, in the context.
+    """Make Dynamo answer ``is_compiling()`` and the like as uncompiled code would on this thread, in the context.
 
     Parameters
     ----------
@@ -105,8 +105,9 @@ class _Branch:
         The index of the instruction at which the uncompiled program continues.
     merge_point : int or None
         The index of the instruction at which both branches meet, ``None`` if they only meet outside of the function.
-    shared : frozenset
-        The positions of instructions that each branch has its own copy of, such as ``return`` since Python 3.12.
+    eager_positions : frozenset
+        The positions of the instructions of the uncompiled program's branch. A traced instruction with one of them is a
+        copy that belongs to both branches, such as ``return`` since Python 3.12.
     skipped : list of int
         The lines that only the uncompiled program reaches.
     is_test : bool
@@ -117,7 +118,7 @@ class _Branch:
     test: StackEntry
     eager_target: int
     merge_point: int | None
-    shared: frozenset[Any]
+    eager_positions: frozenset[Any]
     skipped: list[int]
     is_test: bool = True
     lines: dict[int, None] = field(default_factory=dict)
@@ -132,7 +133,7 @@ class _AnswerFollower:
         #: an attribute cannot mark one of them. The reference keeps the address from being used again.
         self._followed: dict[int, tuple[Any, AnswerDiffers]] = {}
         self._tracers: weakref.WeakSet[Any] = weakref.WeakSet()
-        #: The findings about a jump, by code, jump and destination: a model traces the same function repeatedly.
+        #: The results of ``_branch_region``, by code, jump and target: Dynamo may trace a function repeatedly.
         self.regions: dict[tuple[CodeType, int, int], tuple[int | None, frozenset[Any], list[int]]] = {}
 
     def follow(self, tracer: Any, variable: Any, value: object, answer: AnswerDiffers) -> Any:
@@ -266,7 +267,7 @@ class _TracerSteps:
         line = _line(self._tracer.instructions[index])
         if line is None or len(branch.lines) >= _MAX_LINES:
             return
-        if self._is_statement(index, branch.shared) and not self._is_implicit_return(index, branch.test):
+        if self._is_statement(index, branch.eager_positions) and not self._is_implicit_return(index, branch.test):
             branch.lines[line] = None
 
     def _close_branches(self, is_over: Callable[[_Branch], bool]) -> None:

@@ -12,7 +12,7 @@ from jupyter_graphbreak._torch_compat.hooks.compiling_calls import fullgraph_sit
 from jupyter_graphbreak._torch_compat.hooks.graph_break_registry import registry_entry
 from jupyter_graphbreak._torch_compat.hooks.observer import watching_calls
 from jupyter_graphbreak._torch_compat.hooks.remembered_skips import keep_reason
-from jupyter_graphbreak._torch_compat.hooks.scopes import is_wrapper
+from jupyter_graphbreak._torch_compat.hooks.scopes import is_scope_wrapper
 from jupyter_graphbreak._torch_compat.hooks.stacks_and_codes import identity, program_stack, wrapped_code
 from jupyter_graphbreak.records.additions import FrameGivenUp, FrameRefused, FrameSkipped, UnrecordedSkips
 
@@ -67,7 +67,7 @@ def _limit_refusal(observer: Observer, caller: FrameType, limit: str) -> FrameRe
     code = observer.local_variable(caller, "code")
     one_graph = observer.local_variable(caller, "one_graph")
     wrapped = None
-    if code is not None and is_wrapper(code):
+    if code is not None and is_scope_wrapper(code):
         cells = dict(zip(code.co_freevars, observer.local_variable(caller, "closure") or (), strict=False))
         wrapped = wrapped_code(cells["func"].cell_contents) if "func" in cells else None
     return FrameRefused(

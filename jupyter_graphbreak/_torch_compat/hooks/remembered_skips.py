@@ -1,4 +1,4 @@
-"""Hook on compiled functions that Dynamo remembers to skip, with the reasons."""
+"""Hook on calls of compiled functions that Dynamo skips because of an earlier call, and the reasons."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 REMEMBERED_REASON = "remembered"
 #: The methods compiled by ``torch.compile(module)`` and ``module.compile()``; Dynamo skips both and traces ``forward``.
 _MODULE_CALLS = ("_wrapped_call_impl", "_call_impl")
+#: The file of the wrapper that Dynamo puts around a callable whose own code it skips.
+_WRAPPER_FILE = "torch/_dynamo/external_utils.py"
 #: The reasons why Dynamo skips code objects, by their numbers, with references to Dynamo's state for them.
 _REASONS: dict[int, tuple[weakref.ref[Any], str]] = {}
 
@@ -37,9 +39,9 @@ _REASONS: dict[int, tuple[weakref.ref[Any], str]] = {}
 def watch_remembered_skips(observer: Observer) -> Iterator[None]:
     """Record the compiled functions that run eagerly because of an earlier call.
 
-    After a call that it could not compile, or, before torch 2.14, under a mode in which it compiles nothing, Dynamo
-    marks the code object and skips it silently. The mark cannot be read. It is inferred if a compiled function ran
-    without a call of Dynamo, and Dynamo has begun the function since the last reset but has no compiled code for it.
+    Dynamo marks a code object that it could not compile and then skips it silently; before torch 2.14, also one that
+    was called under a mode in which it compiles nothing. The mark cannot be read. It is inferred if a compiled function
+    ran without a call of Dynamo, and Dynamo has begun it since the last reset but has no compiled code for it.
     """
     calls = _SuspectCalls(observer)
     context = importlib.import_module("torch._dynamo.eval_frame").OptimizeContext
@@ -73,8 +75,8 @@ def watch_remembered_skips(observer: Observer) -> Iterator[None]:
 class _SuspectCalls:
     """Watches the calls of compiled functions while Dynamo may remember to skip one of them.
 
-    The hook runs at each entry into compiled code. It is therefore only in place while there are suspects: code
-    objects that Dynamo began to compile unseen by this run, and for which it has no compiled code.
+    The hook runs twice for each call of a compiled function. It is therefore only in place while there are suspects:
+    code objects that Dynamo began to compile unseen by this run, and for which it has no compiled code.
     """
 
     def __init__(self, observer: Observer) -> None:
@@ -171,11 +173,16 @@ def _kept_reason(code: CodeType) -> str | None:
 
 
 def _entry_code(fn: Any) -> CodeType | None:
-    """Return the code object that Dynamo compiles first when a function or a module's call is compiled."""
+    """Return the code object that Dynamo compiles first when a function or a module's call is compiled.
+
+    ``None`` if it is that of Dynamo's own wrapper, which many callables share.
+    """
     if isinstance(fn, types.MethodType):
         forward = getattr(fn.__self__, "forward", None) if fn.__name__ in _MODULE_CALLS else fn
         fn = getattr(forward, "__func__", None)
-    return fn.__code__ if isinstance(fn, types.FunctionType) and fn.__name__ != "inner" else None
+    if not isinstance(fn, types.FunctionType) or fn.__code__.co_filename.endswith(_WRAPPER_FILE):
+        return None
+    return fn.__code__
 
 
 def _can_be_entry(code: CodeType) -> bool:

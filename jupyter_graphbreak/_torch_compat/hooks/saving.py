@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
     from jupyter_graphbreak.records.records import StackEntry
 
-#: At most this many keys of a dict, and this many nested dicts, are examined.
-_MAX_KEYS, _MAX_DICTS = 1000, 3
+#: At most this many keys of a dict, and this many levels of nested dicts, are examined.
+_MAX_KEYS, _MAX_LEVELS = 1000, 3
 #: Files whose frames are between the program's line and the hook.
 _SAVING_FILES = ("torch/serialization.py", "safetensors/torch.py")
 
 
 @contextlib.contextmanager
 def watch_saving(observer: Observer) -> Iterator[None]:
-    """Record saved states of compiled modules that the modules themselves cannot load."""
+    """Record saves of compiled modules: state with prefixed names, which plain modules cannot load, and pickles."""
     serialization = importlib.import_module("torch.serialization")
     tensors: Any = sys.modules.get("safetensors.torch")
     wrapper = importlib.import_module("torch._dynamo.eval_frame").OptimizedModule
@@ -72,8 +72,8 @@ def _is_saving(filename: str) -> bool:
 
 
 def _prefixed_key(value: Any, depth: int = 0) -> str | None:
-    """Return a key with the prefix from a dict or a nested dict."""
-    if not isinstance(value, dict) or depth == _MAX_DICTS:
+    """Return the first key with the prefix of compiled modules in a dict or its nested dicts, ``None`` without one."""
+    if not isinstance(value, dict) or depth == _MAX_LEVELS:
         return None
     for key in list(value)[:_MAX_KEYS]:
         if isinstance(key, str) and ORIG_MOD in key:

@@ -96,19 +96,19 @@ def _scope_opened(scope: OpenScope, outer_scopes: list[OpenScope]) -> ScopeOpene
 
 def _original_scope(observer: Observer, frame: FrameType, manager: Any) -> Any:
     """Return the original scope object of a decorated function; Dynamo's code opens a copy of it."""
-    if not is_wrapper(frame.f_code):
+    if not is_scope_wrapper(frame.f_code):
         return manager
     original = observer.local_variable(frame, "self")
     return original if isinstance(original, type(manager)) else manager
 
 
-def is_wrapper(code: CodeType) -> bool:
+def is_scope_wrapper(code: CodeType) -> bool:
     """Return whether a code object is the one that torch wraps around a function decorated with a scope."""
     return code.co_filename.endswith("external_utils.py") and {"self", "func"} <= set(code.co_freevars)
 
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
-    wrapped = observer.local_variable(frame, "func") if is_wrapper(frame.f_code) else None
+    wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
     entered = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
     generated = entered is not None and (is_resume(entered.function) or entered.column is None)
@@ -126,7 +126,7 @@ def _traced_scope(tx: Any, *, value: bool) -> OpenScope:
     code = tx.f_code
     position = getattr(tx.current_instruction, "positions", None)
     line = getattr(position, "lineno", None) or tx.lineno
-    if not is_wrapper(code):
+    if not is_scope_wrapper(code):
         return OpenScope(
             value=value,
             entered=StackEntry(code.co_filename, line, code.co_name, code.co_firstlineno),

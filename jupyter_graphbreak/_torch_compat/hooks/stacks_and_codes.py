@@ -61,7 +61,7 @@ def code_object(code: CodeType) -> CodeObject:
 
 
 def wrapped_code(function: Any) -> CodeObject | None:
-    """Return the code of a function without the methods and wrappers around it."""
+    """Return the code of a function without the methods and wrappers around it, or of a module's ``forward``."""
     while function is not None:
         inner = getattr(function, "_torchdynamo_orig_callable", None) or getattr(function, "__func__", None)
         if inner is None:
@@ -139,7 +139,7 @@ def tracing_stack() -> Any:
 
 
 def with_positions(stack: list[StackEntry], tracer: Any) -> list[StackEntry]:
-    """Fill in the columns of the program's innermost entry from the tracer's current instruction, if they match."""
+    """Fill in the columns of the program's innermost entry from the tracer's instruction, if its line agrees."""
     index = len(strip_inserted_frames(stack, package_paths())) - 1
     if not stack or tracer is None:
         return stack
@@ -170,7 +170,7 @@ def line_at(code: CodeType, offset: int | None) -> int | None:
 
 
 def site_of(frame: FrameType | None) -> StackEntry | None:
-    """Return the place of the innermost frame outside torch and this package, with its columns."""
+    """Return the place of the innermost frame outside Dynamo, calls of modules and this package, with its columns."""
     packages = package_paths()
     while frame is not None:
         path = packages.module_path(frame.f_code.co_filename)

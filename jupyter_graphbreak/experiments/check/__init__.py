@@ -1,5 +1,5 @@
 """Check that compiled code computes the same results as the eager function, and find the first operation that does not.
 
 Input: an entry. Output: the report's ``Check``.
-May import ``trial`` and the clock of ``cost``.
+May import ``trial`` and ``cost``.
 """

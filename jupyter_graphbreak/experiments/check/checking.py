@@ -54,7 +54,7 @@ _MAX_DIFFERENCES = 8
 _OPERATOR_ERROR = "TorchRuntimeError"
 #: The number of calls after which a program that changes its state is compared again.
 _REPEATED_CALLS = 3
-#: Simpler backends without the step that introduces a difference.
+#: For each step that may introduce a difference, the simpler backends without this step.
 _SIMPLER_BACKENDS: dict[Step, tuple[str, ...]] = {"backend": ("aot_eager",), "aot_eager": ("eager",), "eager": ()}
 #: The time limit and the maximum number of runs for timing a call.
 _MAX_TIMING_S = 0.3
@@ -289,7 +289,7 @@ def _observe(
     observation = _Observation({"the result": subject.snapshot(value, memo)})
     observation.values |= {f"{name} afterwards": subject.snapshot(item, memo) for name, item in named_arguments.items()}
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
-    inputs = dict(_differentiable(named_arguments, subject))
+    inputs = dict(_inputs_with_gradients(named_arguments, subject))
     try:
         with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
             gradients = gradients_of(value, list(inputs.values()))
@@ -304,7 +304,7 @@ def _observe(
     return observation
 
 
-def _differentiable(named_arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
+def _inputs_with_gradients(named_arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors to differentiate with respect to, with their names."""
     pending = [*named_arguments.items(), *([("self", subject.owner)] if subject.owner is not None else [])]
     for name, value in pending:

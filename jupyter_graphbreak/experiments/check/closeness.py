@@ -26,7 +26,8 @@ _IMPRECISE_TOLERANCE = 1e-3
 #: consists of rounding only: a bias before batch normalization has no gradient, but eager computes one.
 _CANCELED_TOLERANCE = 1e-4
 #: The permitted error of a gradient that is summed in a different order, in rounding errors of its largest number.
-#: Sums of a hundred thousand float32 products of both signs were off by up to 600, in eager and in inductor.
+#: Sums of a hundred thousand float32 products of both signs were off by up to 600, in eager and in inductor; the number
+#: is multiplied by ``_MAX_DISTANCE_FACTOR``.
 _SUMMATION_ERRORS = 128
 #: The maximum distance of a result that jumps, as a multiple of the jumps that were seen.
 _JUMP_FACTOR = 2.0

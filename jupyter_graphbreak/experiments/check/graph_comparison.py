@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
+from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.check.closeness import (
     STRONGLY_VARIED,
     VARIED,
@@ -18,7 +19,6 @@ from jupyter_graphbreak.experiments.check.closeness import (
     flatten,
     to_double,
 )
-from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import preserve_random_generators, seed_torch
 from jupyter_graphbreak.experiments.trial.outcome import gradient_weights
@@ -93,7 +93,7 @@ class GraphComparison:
 
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame = compile_id()
+        frame = current_compile_id()
         captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 

@@ -39,8 +39,8 @@ _BUDGET = Budget(seconds=0.6, runs=100)
 def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Sequence[GuardCost]) -> list[Alternative]:
     """Time the call without the branches that only compiled code takes, and without some of its guards.
 
-    Each alternative is compared with a copy that is compiled at the same time, after everything else, because the
-    time of guards depends on their place in memory.
+    Each alternative is compared with an unchanged copy that is compiled just before the alternatives, because the time
+    of guards depends on their place in memory.
 
     Parameters
     ----------
@@ -77,13 +77,13 @@ def measure_alternatives(steady: SteadyState, compiled_time: Spread, guards: Seq
 
 def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
     """Return the path differences of the run that also occur in the entry, those with the most lines first."""
-    keys = {_key(path) for path in correspondence.copy.paths if path.lines}
-    paths = [path for path in correspondence.run.paths if path.lines and _key(path) in keys]
+    keys = {_path_key(path) for path in correspondence.copy.paths if path.lines}
+    paths = [path for path in correspondence.run.paths if path.lines and _path_key(path) in keys]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 
 
-def _key(path: PathDifference) -> tuple[str, int | None, str | None]:
-    """Return the function whose answer differs, with the line and the function of its call."""
+def _path_key(path: PathDifference) -> tuple[str, int | None, str | None]:
+    """Return what identifies a path difference: the function that is asked, and the line and function of the call."""
     place = path.location
     return path.function, place.line if place is not None else None, place.function if place is not None else None
 

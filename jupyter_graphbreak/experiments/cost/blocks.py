@@ -48,7 +48,7 @@ class RepeatedBlocks:
 
 
 def repeated_blocks(modules: Iterable[tuple[str, torch.nn.Module]], min_count: int) -> RepeatedBlocks | None:
-    """Return the modules of one class that contain most of the parameters of a model.
+    """Return the modules of the repeated class that contains the most parameters of a model.
 
     A module inside another one of its class does not count. Modules without submodules, such as linear layers, do
     not count. ``Sequential`` modules are alike only if the modules in them are.

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     #: Applies remedies while its context is open, and yields the entry with them.
     Remedied = Callable[[], AbstractContextManager[Entry]]
 
-#: The time for measuring, per variant.
+#: The seconds for measuring, per variant.
 VARIANT_S = 1.0
 #: The number of profiled calls.
 _PROFILED_CALLS = 15
@@ -323,7 +323,7 @@ def _with_run_ids(part: CostPart, run: Correspondence) -> CostPart:
 
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
-    """Return the number of calls after which the time saved exceeds the compile time."""
+    """Return after how many calls the time saved makes up for the compile time; ``None`` if no time is saved."""
     spent = correspondence.compile_seconds()
     return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
 

@@ -13,7 +13,7 @@ from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
 from jupyter_graphbreak._torch_compat.profile_ranges import marked_graph
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
-from jupyter_graphbreak._torch_compat.structured_trace import envelope
+from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.cost.clock import ProcessorClock
 from jupyter_graphbreak.experiments.cost.timing import CallTime, Mark, waited_us, yields
 
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class GraphTimer:
-    """A backend that wraps another one; its graphs record marks when they begin and end during a timed call.
+    """A backend that wraps another one; its graphs record marks when they begin and end, if a timed call asks for it.
 
     The code around the graphs also records marks if it was compiled within :meth:`marking_code`.
 
@@ -46,7 +46,7 @@ class GraphTimer:
     modules : list of GraphModule
         The graphs as Dynamo captured them.
     running : tuple or None
-        The number of the graph that is running, and the number of this run; always ``None`` in timed calls.
+        The number of the graph that is running, and the number of this run; always ``None`` while marks are recorded.
     """
 
     def __init__(self, backend: str | Callable[..., Any], clock: Clock) -> None:
@@ -69,7 +69,7 @@ class GraphTimer:
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
         number = len(self.compile_ids)
-        self.compile_ids.append(compile_id())
+        self.compile_ids.append(current_compile_id())
         # The backend may change the original.
         self.modules.append(torch.fx.GraphModule(module, copy.deepcopy(module.graph)))
         compiled: Callable[..., Any] = self.backend(module, inputs, **kwargs)
@@ -97,10 +97,10 @@ class GraphTimer:
         return run
 
     def marking_code(self) -> AbstractContextManager[None]:
-        """Return a context in which Dynamo generates code that records marks during a timed call."""
+        """Return a context in which Dynamo generates code that can record marks, see :meth:`time`."""
 
         def mark(moment: Moment) -> Callable[[], None]:
-            return self._marker(moment, compile_id())
+            return self._marker(moment, current_compile_id())
 
         return marked_code(mark)
 
@@ -166,9 +166,3 @@ def as_leaves(inputs: list[Any]) -> list[Any]:
         value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
         for value in inputs
     ]
-
-
-def compile_id() -> str:
-    """Return the id of the frame that is being compiled, as in a report."""
-    context = envelope()
-    return f"{context.get('frame_id', '-')}/{context.get('frame_compile_id', '-')}"

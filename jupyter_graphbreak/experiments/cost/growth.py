@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALL_COUNT = 6
-#: The ranges of the profile in which a call runs, and in which all garbage is collected at the end.
+#: The ranges of the profile in which a call runs, and in which garbage is collected at the end.
 _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
@@ -73,7 +73,7 @@ class _KeptMemory:
     Parameters
     ----------
     nbytes : int
-        The bytes of each call.
+        The average bytes of a call; 0 if some calls keep nothing.
     holder : str or None
         The expression that refers to most of the kept tensors.
     stacks : list of Stack
@@ -139,7 +139,7 @@ def _manual_collection() -> Iterator[None]:
 
 
 def bytes_per_call(activities: Iterable[Activity]) -> int:
-    """Return the bytes that each call but the first has allocated and not freed; 0 if only some calls have."""
+    """Return the bytes that a call after the first allocates and does not free, on average; 0 if only some calls do."""
     bytes_by_range: list[int] = []
     for activity in activities:
         if activity.name in {_CALL, _END}:

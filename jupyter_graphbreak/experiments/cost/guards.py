@@ -30,7 +30,7 @@ _MAX_CALLS, _AFTER_CALLS_NS = 200, 300_000_000
 _MIN_TIMES = 5
 #: The maximum factor by which a call slows down the next check; on an idle machine it was 1.2 to 2.7.
 _MAX_SLOWDOWN = 3.0
-#: A limit for the number of guards that are timed one by one.
+#: The maximum number of guards that are timed one by one.
 _MAX_TIMED = 5_000
 
 
@@ -55,7 +55,7 @@ def time_guards(
     frame_id : callable
         Returns the id of a frame in the report.
     call : callable or None
-        Makes a call; ``None`` if that changes something, so that guards fail in the next call.
+        Makes a call; ``None`` if calls change something, so that guards may fail in the next one.
     """
     costs: list[GuardCost] = []
     for frame in frames:
@@ -103,7 +103,10 @@ class _GuardShares:
         self._total_us = sum(self._own_us.values()) or 1.0
 
     def groups(self) -> Iterator[tuple[list[GuardNode], float]]:
-        """Yield each object with its parts, and their share of the time."""
+        """Yield groups of an object and its parts, each with its share of the time.
+
+        If one part takes most of this time, the object and its parts are separate groups.
+        """
         pending = [self._root]
         while pending:
             node = pending.pop()

@@ -140,7 +140,7 @@ def _signature(node: torch.fx.Node) -> tuple[str, str]:
 
 
 class _TimedRun(torch.fx.Interpreter):
-    """Runs a graph once, operation by operation, and times each operation. It keeps the copies of the inputs.
+    """Runs a graph once, operation by operation, and times each operation.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class _TimedRun(torch.fx.Interpreter):
         return {node: end - start for node, start, end in zip(self._nodes, times[::2], times[1::2], strict=True)}
 
     def candidates_on(self, inputs: list[Any]) -> list[_Candidate]:
-        """Run the graph on copies of inputs, and return the wanted operations whose results are tensors."""
+        """Run the graph on copies of inputs, and return the candidates whose results are tensors."""
         self.run(*clone(inputs))
         return self._candidates
 

@@ -26,7 +26,7 @@ class Owner(NamedTuple):
     frame: str | None = None
 
 
-#: The owner of time that belongs to nothing in the report: Dynamo's time before the first graph and after the last.
+#: The owner of time that belongs to no graph, guard or break of the report, such as returning from resumed frames.
 NO_OWNER = Owner("outside")
 #: Marks recorded by the code that Dynamo generates. The time that other marks take is negligible.
 _CODE_MARKS = {"entered", "marked", "resumes", "left"}

@@ -40,18 +40,22 @@ if TYPE_CHECKING:
 #: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
 _WORTH_S = 2.0
 _MIN_BLOCKS = 3
-#: The whole model is compiled again, without caches, if the time left is this many times the run's compile time.
+#: The whole model is compiled again, without caches, if at least this many times the run's compile time is left.
 _TIMES_COMPILING = 1.5
-#: If fewer than this many blocks share a compilation on average, compiling each in place saves nothing.
+#: If fewer than this many blocks share a compilation on average, compiling each in place is not worthwhile.
 _MIN_SHARING = 2
 #: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
 _RIGHT_BACKEND = "aot_eager"
 
 
 def measure_regions(steady: SteadyState) -> RegionCost | None:
-    """Compile the blocks of an entry in different ways; ``None`` if the entry has no blocks or compiles quickly.
+    """Compile an entry with blocks in different ways, and return how the ways compare.
 
-    The result is also ``None`` if the run found most of its code in PyTorch's caches.
+    Returns
+    -------
+    RegionCost or None
+        ``None`` if the entry has no blocks, compiles quickly, takes too much memory, or came mostly from PyTorch's
+        caches; or if fewer than two ways could be compared.
     """
     entry, correspondence = steady.entry, steady.correspondence
     whole_s = correspondence.compile_seconds()
@@ -161,7 +165,7 @@ class _CompilationTrial:
                 start_s = variant.first_call_s + _seconds_of_call(variant)
             if not is_settled:
                 return None
-            start_s -= variant.second_call_s + _seconds_of_call(variant)  # compile nothing
+            start_s -= variant.second_call_s + _seconds_of_call(variant)  # the calls without compiling
             report = build_report(recording.records)
             is_equal = way == "whole" or self._is_equal(variant, make_variant)
             ratio = 1.0 if way == "whole" else None

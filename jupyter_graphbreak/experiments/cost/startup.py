@@ -42,8 +42,8 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         The reports of both starts.
     """
     records = list(records)
-    states = _cache_states(records)
-    if not states:
+    messages = _cache_messages(records)
+    if not messages:
         return None
     backend_s = {
         str(record.compile_key): record.data.get("backend_compile_time_s") or 0.0
@@ -59,7 +59,7 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
         if ident is None:
             continue
         total_s, graph_backend_s = compile_s.get(graph.frame, 0.0), backend_s.get(graph.frame, 0.0)
-        cache, reason = _cache_state(states[graph.frame])
+        cache, reason = _cache_state(messages[graph.frame])
         location = _location(graphs[ident], reason) if reason is not None else None
         starts.append(
             GraphStartup(
@@ -73,13 +73,13 @@ def second_start(records: Iterable[Record], correspondence: Correspondence) -> S
     )
 
 
-def _cache_states(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
+def _cache_messages(records: Iterable[Record]) -> defaultdict[str, dict[str, str | None]]:
     """Return the messages of the caches about each frame, by the id of the frame and the kind of the message."""
-    states: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
+    messages: defaultdict[str, dict[str, str | None]] = defaultdict(dict)
     for record in records:
         if "_cache_" in record.kind:
-            states[str(record.compile_key)][record.kind.removeprefix("artifact:")] = record.payload
-    return states
+            messages[str(record.compile_key)][record.kind.removeprefix("artifact:")] = record.payload
+    return messages
 
 
 def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> list[CacheChange]:
@@ -95,18 +95,18 @@ def cache_changes(entry: Entry, startup: Startup, records: Iterable[Record]) -> 
         The records of that start.
     """
     bypassed = [graph.graph for graph in startup.graphs if graph.cache == "bypass"]
-    reasons = _bypasses(_cache_states(records))
+    reasons = _bypass_reasons(_cache_messages(records))
     settings = CacheSettings()
     for _ in range(_MAX_ROUNDS):
         extended_settings = settings.extended(reasons)
         if extended_settings == settings:
             break
         settings = extended_settings
-        reasons = _bypasses(_cache_states(_records_of_start(entry, settings)))
+        reasons = _bypass_reasons(_cache_messages(_records_of_start(entry, settings)))
         if not reasons:
             cached_start = list(_records_of_start(entry, settings))
-            states = _cache_states(cached_start).values()
-            if states and all(_cache_state(frame)[0] == "hit" for frame in states):
+            frames = _cache_messages(cached_start).values()
+            if frames and all(_cache_state(messages)[0] == "hit" for messages in frames):
                 report, _ = build_with_files(cached_start)
                 seconds = sum(frame.compile_s or 0.0 for frame in report.frames)
                 return [CacheChange(settings.code, bypassed, round(seconds, 4))]
@@ -123,30 +123,30 @@ def _records_of_start(entry: Entry, settings: CacheSettings) -> Iterable[Record]
     return recording.records
 
 
-def _bypasses(states: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+def _bypass_reasons(messages: Mapping[str, Mapping[str, str | None]]) -> list[str]:
     """Return PyTorch's reasons for bypassing AOTAutograd's cache."""
-    reasons = (frame.get("aotautograd_cache_bypass") for frame in states.values())
+    reasons = (frame.get("aotautograd_cache_bypass") for frame in messages.values())
     return [reason.replace("\\n", "\n") for reason in reasons if reason is not None]
 
 
-def _cache_state(states: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
+def _cache_state(messages: Mapping[str, str | None]) -> tuple[Literal["hit", "miss", "bypass", "off"], str | None]:
     """Return the state of AOTAutograd's cache for a graph, and the reason if a cache lacks the graph."""
     inductor = "inductor's cache: "
-    if "fx_graph_cache_bypass" in states:
-        reason = inductor + (_first_line(states["fx_graph_cache_bypass"]) or "bypassed")
+    if "fx_graph_cache_bypass" in messages:
+        reason = inductor + (_first_line(messages["fx_graph_cache_bypass"]) or "bypassed")
     else:
-        reason = f"{inductor}miss" if "fx_graph_cache_miss" in states else ""
-    if "aotautograd_cache_bypass" in states:
-        bypass_reason = _first_line(states["aotautograd_cache_bypass"])
+        reason = f"{inductor}miss" if "fx_graph_cache_miss" in messages else ""
+    if "aotautograd_cache_bypass" in messages:
+        bypass_reason = _first_line(messages["aotautograd_cache_bypass"])
         if bypass_reason == _SWITCHED_OFF:
             return "off", None
         return "bypass", "; ".join(filter(None, [bypass_reason, reason])) or None
-    if "aotautograd_cache_hit" in states:
+    if "aotautograd_cache_hit" in messages:
         return "hit", reason or None
-    if "aotautograd_cache_miss" not in states:
+    if "aotautograd_cache_miss" not in messages:
         return "off", reason or None
     # The first start has cached the code of the graph, but not the graph.
-    return "miss", _NOT_SAVED if "fx_graph_cache_hit" in states else reason or None
+    return "miss", _NOT_SAVED if "fx_graph_cache_hit" in messages else reason or None
 
 
 def _first_line(reason: str | None) -> str:

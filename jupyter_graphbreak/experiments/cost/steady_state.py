@@ -1,4 +1,4 @@
-"""The common input of all measurements of an entry."""
+"""The common input of the measurements that follow the timing of an entry."""
 
 from __future__ import annotations
 

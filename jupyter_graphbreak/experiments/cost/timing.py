@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.cost.clock import Clock
     from jupyter_graphbreak.records.additions import Addition
 
-#: The minimum number of runs of each variant, however long they take, and the maximum, however short they are.
+#: The minimum number of runs of each variant, unless a deadline passes, and the default maximum.
 MIN_RUNS = 7
 MAX_RUNS = 300
 #: The minimum number of runs of each variant after ``end``, and after the time limit.
 _MIN_RUNS_LATE = 3
 _MIN_RUNS_AT_END = 1
 
-#: The time limit and the maximum number of runs for timing two calls to compare them.
+#: The seconds, and the minimum and maximum number of pairs of calls, for comparing the times of two calls.
 _RATIO_S = 2.0
 _MIN_PAIRS, _MAX_PAIRS = 7, 40
-#: A ratio is reported if its uncertainty is at most this share of the ratio.
+#: A ratio is reported if its uncertainty is at most this share of the ratio, or half of its distance from 1.
 _CLEAR_SHARE = 0.1
 _MIN_US = 0.1
 
@@ -81,7 +81,7 @@ class Mark:
 class CallTime:
     """The time of one call, its marks, and how often the process had to yield a processor during the call.
 
-    ``processor_us`` is the time that all processors worked for the call.
+    ``processor_us`` is the time that all processors worked for the process during the call.
     """
 
     total_us: float

@@ -134,7 +134,7 @@ class Variant:
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self.is_compiled = compiled
-        self._marked = marked
+        self._records_marks = marked
         self._applied = applied
         self._code = PrivateCode(self.subject.call, self.subject.functions())
         self._given_arguments = self.subject.arguments or entry.arguments
@@ -159,7 +159,7 @@ class Variant:
 
     def warm_up(self) -> bool:
         """Call the variant until nothing more is compiled; return whether this state was reached."""
-        with self.timer.marking_code() if self._marked else contextlib.nullcontext():
+        with self.timer.marking_code() if self._records_marks else contextlib.nullcontext():
             return self._warm_up()
 
     def _warm_up(self) -> bool:
@@ -235,15 +235,18 @@ class Variant:
             return observe()
 
     def between_calls(self, observe: Callable[[Callable[[], object] | None], _T]) -> _T:
-        """Call a function as :meth:`run_in_modes` does; it receives a function that makes a call, or ``None``.
+        """Call a function as :meth:`run_in_modes` does; it receives a function that makes a call.
 
-        It receives ``None`` if calls change state.
+        It receives ``None`` instead if calls change the state or the arguments.
         """
         is_repeatable = not (self._changes_arguments or self._changes_state)
         return self._observed(0, lambda call: observe(call if is_repeatable else None))
 
     def results_and_gradients(self) -> list[torch.Tensor]:
-        """Return copies of the tensors in the result of a call, and of the gradients after its backward pass."""
+        """Return copies of the tensors in the result of a call, and of the gradients after its backward pass.
+
+        The backward pass only runs if the result requires gradients.
+        """
         tensors: list[torch.Tensor] = []
         self.with_backward(lambda call: call(), tensors.append)
         return tensors
@@ -295,14 +298,12 @@ class Variant:
 
         def with_backward(call: Callable[[], Any]) -> None:
             results = call()
-            roots = _differentiable(results)
-            if not roots:
-                return
-            for leaf in filter(_collects_gradients, self._all_tensors()):
-                leaves.setdefault(id(leaf), (leaf, leaf.grad))
-            for leaf, _ in leaves.values():
-                leaf.grad = None
-            _differentiate(roots)
+            if roots := _backward_roots(results):
+                for leaf in filter(_collects_gradients, self._all_tensors()):
+                    leaves.setdefault(id(leaf), (leaf, leaf.grad))
+                for leaf, _ in leaves.values():
+                    leaf.grad = None
+                _differentiate(roots)
             if on_tensor is not None:
                 grads = [leaf.grad for leaf, _ in leaves.values() if leaf.grad is not None]
                 for tensor in (*(tensor for _, tensor in named_tensors(results, "")), *grads):
@@ -359,7 +360,7 @@ class Variant:
 
         def call() -> None:
             arguments_of_call = self._given_arguments.copy(self.subject.state_memo() | copies)
-            roots = _differentiable(self._program(*arguments_of_call.args, **arguments_of_call.kwargs))
+            roots = _backward_roots(self._program(*arguments_of_call.args, **arguments_of_call.kwargs))
             if backward and roots:
                 for leaf in leaves:
                     leaf.grad = None
@@ -446,7 +447,7 @@ def _collects_gradients(tensor: torch.Tensor) -> bool:
     return tensor.is_leaf and tensor.requires_grad
 
 
-def _differentiable(results: Any) -> list[torch.Tensor]:
+def _backward_roots(results: Any) -> list[torch.Tensor]:
     """Return the tensors in a result from which a backward pass can start."""
     tensors = {id(tensor): tensor for _, tensor in named_tensors(results, "")}
     return [tensor for tensor in tensors.values() if tensor.grad_fn is not None]

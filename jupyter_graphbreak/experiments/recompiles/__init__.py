@@ -3,5 +3,5 @@
 In: entries with specs (descriptions without large data) of the arguments and the state of their calls, and the report
 of their run.
 Out: remedies for the report's recompiles.
-May import ``trial`` and, for changes of sources, ``remedies``.
+May import ``trial`` and, for changes of sources, ``families`` and ``remedies``.
 """

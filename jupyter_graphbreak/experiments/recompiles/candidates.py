@@ -50,7 +50,8 @@ class CallPreparation:
     assigns : bool
         Whether the code assigns a new value: ``template`` is then the expression for it.
     optional : Path or None
-        The value, or the object that contains it if that object is ``None`` in some calls: these calls need no change.
+        The place that is ``None`` in some calls, which then need no change: the value's, or that of an object that
+        contains it. ``None`` if there is no such place.
     code_after : str
         Further code, in which ``NAME`` stands for the new value.
     """
@@ -161,7 +162,7 @@ class Circumstances:
         Whether the limit was reached and some calls used code of earlier calls: otherwise, every further call causes a
         recompile.
     visible : frozenset of str
-        The names of closure variables that the calling code also has.
+        The names of variables that both the function and the code around its calls use.
     """
 
     owner: str
@@ -395,7 +396,7 @@ def _assigned_path(number: Number) -> Path:
 
 
 def _optimizer_and_key(path: Path) -> tuple[Path | None, str]:
-    """Return the place of the optimizer that has a hyperparameter, and the key; ``None`` for other numbers."""
+    """Return the optimizer's place and the key of a hyperparameter; ``None`` and no key for any other place."""
     index_of_groups = next((index for index, step in enumerate(path.steps) if step.key == "param_groups"), None)
     if index_of_groups is None or len(path.steps) < index_of_groups + 3:
         return None, ""
@@ -409,7 +410,7 @@ def _text_in_title(number: Number, owner: str) -> str:
     return f"`{key}` of `{expression(optimizer, owner)}`"
 
 
-def names_of_tensors_left(candidate: RecompileCandidate, owner: str) -> list[str]:
+def numbers_left_as_tensors(candidate: RecompileCandidate, owner: str) -> list[str]:
     """Return the names of the numbers that a candidate leaves as tensors: "`step.n`", "`lr` of `optimizer`"."""
     names: dict[str, None] = {}
     for preparation in candidate.preparations:

@@ -16,7 +16,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     Circumstances,
     RecompileCandidate,
     expression,
-    names_of_tensors_left,
+    numbers_left_as_tensors,
     propose,
     with_joined_conditions,
     with_same_layouts,
@@ -137,7 +137,7 @@ class EntrySearch:
         self._definition = texts.definition_of(entry)
 
     def run(self, end: float) -> EntryFindings:
-        """Try candidates until one ends all recompiles, and return the findings.
+        """Try candidates until one ends all unexpected recompiles, and return the findings.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class EntrySearch:
         return is_right
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
-        """Add the items that a change needs, and the numbers that it leaves as tensors, to the reason of its trial.
+        """Lower the verdict of a change that needs an item of a list, or that leaves tensors in place of numbers.
 
         Code that no trial runs may read these numbers; the reason names an example.
         """
@@ -224,7 +224,7 @@ class EntrySearch:
         if trial.verdict == "works" and needing_items:
             reason = f"it assumes that every call has `{expression(needing_items[-1].path, self._owner)}`"
             trial = dataclasses.replace(trial, verdict="works on what ran", reason=reason)
-        names = names_of_tensors_left(trial.candidate, self._owner)
+        names = numbers_left_as_tensors(trial.candidate, self._owner)
         if trial.verdict not in WORKING or not names:
             return trial
         differences = [f"leaves {name} as a tensor, but the original leaves a number" for name in names]
@@ -417,7 +417,7 @@ class EntrySearch:
         return [call.site for call in self._seen if call.site is not None]
 
     def _collected_findings(self, varied: Variations) -> EntryFindings:
-        """Return the candidates, the best first, with manual steps if none ends all recompiles."""
+        """Return the finished trials, the best first, with manual steps if none ends all recompiles."""
         working = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.

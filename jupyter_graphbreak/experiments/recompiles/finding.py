@@ -38,13 +38,19 @@ _MINIMUM_S = 10.0
 
 
 class FoundRecompileRemedies(NamedTuple):
-    """A report with remedies for its recompiles, and the remedies whose gain in time can be measured, by entry."""
+    """A report with remedies for its recompiles, and the best working remedy of each entry.
+
+    ``working`` has the entry, the remedy's id, the change, and the name of the called module.
+    """
 
     report: Report
     working: list[tuple[Entry, str, RecompileCandidate, str]]
 
     def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
-        """Return the best remedy of an entry, if it only marks arguments: a function that applies it, by its id."""
+        """Return a function that applies the best remedy of an entry, by the remedy's id.
+
+        Empty if the remedy changes the function's code or state, or replaces numbers with tensors.
+        """
         return {
             (ident,): partial(_entry_with, working_entry, candidate.adjustment, owner)
             for working_entry, ident, candidate, owner in self.working
@@ -87,7 +93,7 @@ def find_recompile_remedies(
     kept_entries : KeptEntries
         The entries of the run, with the specs of their calls.
     seconds : float
-        The time limit, after which no further trial starts.
+        The time limit; after it, at most one candidate is tried for each further entry.
     compile_text : callable
         As for :class:`~jupyter_graphbreak.experiments.remedies.application.Program`.
     without_breaks : callable

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Recompile
 
 _CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
-#: A loop over sizes. The body may be on the same line, and be the cause.
+#: The first line of a loop, or a loop over a range in one line. A body on the same line may be the cause instead.
 _LOOP = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
 #: A guard on the length of a container, which no line with a size or a number causes.
 _LENGTH_GUARD = re.compile(r"len\(")

@@ -56,7 +56,10 @@ class ReportTexts:
         return Program(files, {source: self.text(source) for source in sources}, compile_text, self._find_cell)
 
     def place(self, site: CallSite) -> tuple[str | None, CallSite | None]:
-        """Return the source of a call, and the call with the lines and columns of the editor."""
+        """Return the source of a call, and the call with the editor's lines and columns.
+
+        Both are ``None`` if the call is in a library, or if its source is not available.
+        """
         cell = self._find_cell(site.filename)
         source = self._ids.get(site.filename)
         if source is None:

@@ -51,7 +51,8 @@ _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
 #: The maximum number of calls with sizes and numbers that the run never used.
 _MAX_UNSEEN = 3
-#: The maximum number of calls with sizes near constants in the code, and the largest such size that is always tried.
+#: The maximum number of calls with sizes near constants in the code, and the largest such size, unless the run had a
+#: larger one.
 _MAX_AROUND_CONSTANTS = 4
 _MAX_CONSTANT_SIZE = 128
 #: The maximum number of numbers that get edge values.
@@ -67,7 +68,7 @@ _OTHER_KINDS = (
 )
 #: PyTorch compiles sizes 0 and 1 separately; they are used only if the run has them.
 _MIN_SIZE = 2
-#: The values of the sizes and numbers that varied.
+#: The values of the sizes and numbers, and the lengths of the lists, that varied.
 _Values = tuple[float, ...]
 #: A size, a number, or a list of numbers whose length varied.
 _Axis = Size | Number | NumberList
@@ -108,7 +109,7 @@ class CandidateTrial:
 
     @property
     def compilations(self) -> int:
-        """The number of frames compiled for seen and unseen calls."""
+        """The number of frames compiled for seen and unseen calls; a huge number if it is unknown."""
         evidence = self.evidence
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
@@ -203,7 +204,10 @@ class CallTrials:
         return self._further_calls(calls_with_other_kinds(self._usable[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
-        """Return the places whose values vary, such as the time of day; repeat the run if compiled results differ."""
+        """Return the places whose values vary from run to run, such as the time of day.
+
+        The run is repeated to find them only if compiled results differ.
+        """
         pairs = zip(self._expected, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
@@ -452,7 +456,7 @@ def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
 def _extrapolated(
     values_by_call: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis]
 ) -> Iterator[tuple[_Values, SeenCall]]:
-    """Yield values that continue the differences between two calls, and values between them."""
+    """Yield values that continue the differences between two calls or lie between them, each with the second call."""
     largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
     smaller = [pair for pair in values_by_call if pair is not largest]
     pairs = itertools.chain(((other, largest) for other in smaller), itertools.permutations(values_by_call, 2))
@@ -536,7 +540,11 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
-    """Return whether a value is of the kind that the run used: not smaller, and with the same sign."""
+    """Return whether a value is of the kind that the run used.
+
+    A size, a length or a count must not be less than 2 unless the run had the value; any other number must have a sign
+    that the run used.
+    """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
     if all(seen > 0 for seen in axis.values):

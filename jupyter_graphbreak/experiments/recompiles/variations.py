@@ -45,8 +45,8 @@ class Number:
     """A Python number that varied, with its values in the order of the calls.
 
     ``container_type`` is the class of the tuple that contains the number, or of the list if the list is an argument;
-    ``length`` is the number of items. They are replaced as a whole: a tuple cannot be changed, and a list of the caller
-    should not be.
+    ``length`` is its number of items. Such a tuple or list is replaced as a whole: a tuple cannot be changed, and a
+    list of the caller should not be.
     ``is_fixed`` means that the number belongs to a partial, which cannot be changed either.
     """
 
@@ -114,7 +114,7 @@ class NumberList:
 
 @dataclass(frozen=True)
 class OtherVariation:
-    """Something else that varied, with two of its values."""
+    """Something else that varied, with different values of it."""
 
     path: Path
     kind: OtherKind

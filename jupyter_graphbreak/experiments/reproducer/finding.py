@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.entry import Entry, KeptEntries
     from jupyter_graphbreak.report.schema import Report
 
-#: The seconds for one reproducer, and the share of this time in which to reduce it.
+#: The seconds for one reproducer, and the share of this time after which no further reduction is tried.
 PATIENCE_S = 90.0
 _SHARE_OF_REDUCTION = 0.6
 #: The maximum number of scripts to try before one reproduces the finding.
 _MAX_SCRIPTS = 24
-#: The seconds for one run of a script.
+#: The time limit for one run of a script.
 _MAX_RUN_S = 60.0
-#: The seconds for the last run, which loads PyTorch; on a busy machine that alone can take a minute.
-_MAX_FINAL_RUN_S = 180.0
+#: The time limit for the last run, unless more time is left: it loads PyTorch, which takes a minute on a busy machine.
+_FINAL_RUN_S = 180.0
 _MAX_OUTPUT = 6_000
 #: The time, the process and the source location with which each line of PyTorch's logs begins.
 _LOG_PREFIX = re.compile(r"^[VIWE]\d{4} [\d:.]+ \d+ \S+\] (?:\[\d+/\d+[^]]*\] )?(?:\[__\w+\] ?)?", re.MULTILINE)
@@ -109,7 +109,7 @@ def _run_final_script(
     title = target.title if not redacted or target.kind == "break" else target.kind
     full_text = f"{script_header(title, script.packages)}\n{text}\n"
     try:
-        final_run = run_alone(full_text, max(_MAX_FINAL_RUN_S, start + limit_s - time.monotonic()))
+        final_run = run_alone(full_text, max(_FINAL_RUN_S, start + limit_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
     is_shown = target.is_shown_by(final_run.report, script.renamed, is_lenient=redacted)

@@ -1,7 +1,8 @@
 """Run scripts, each in its own process: a fork of a process that has loaded PyTorch, or a new one.
 
-Run as a program, this module is that process: it reads one script per line from stdin, and answers with the report
-of the script's run. Each script runs in an empty folder, and is stopped before it has an effect outside its objects.
+The second half of this module runs in the process that forks: it reads one script per line from stdin, and answers with
+the report of the script's run. There, each script runs in an empty folder, and is stopped before it has an effect
+outside its objects.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class ScriptRunner:
     def run(self, script: str, limit_s: float) -> tuple[Report | None, str]:
         """Run a script; return its report, or ``None`` and the reason.
 
-        The reason is empty if the script took longer than a limit, in seconds, or ended its process.
+        The reason is empty if the script took longer than ``limit_s`` seconds, or ended its process.
         """
         process = self._process
         if process is None or process.stdin is None or process.stdout is None:
@@ -165,7 +166,7 @@ def run_alone(script: str, seconds: float) -> FinalRun:
     return FinalRun(report, output, completed.returncode)
 
 
-# The process.
+# The process that forks.
 
 
 class _EffectBlocker:

@@ -22,7 +22,7 @@ def reduce_script(
     Parameters
     ----------
     tree : Module
-        The script, which shows the target.
+        The script, which reproduces the finding.
     shows : callable
         Runs a script, and returns whether it reproduces the finding.
     """
@@ -35,7 +35,7 @@ def reduce_script(
             _without_statements,
             _unwrapped,
             _without_parameters,
-            _without_keywords,
+            _without_items_or_keywords,
             _simplified,
             _without_aliases,
         ):
@@ -58,7 +58,10 @@ def _next_smaller(
     shows: Callable[[str], bool],
     is_time_up: Callable[[], bool],
 ) -> tuple[ast.Module | None, int]:
-    """Return the first changed script, from a given position on, that reproduces the finding, and its position."""
+    """Return the first changed script, from a given position on, that reproduces the finding, and its position.
+
+    Without such a script, or if time is up, return ``None`` and the position to continue from.
+    """
     number = first_number
     for number, changed_tree in enumerate(changes(tree)):
         if number < first_number:
@@ -79,7 +82,7 @@ def _next_smaller(
 
 
 def _uses_undefined_names(tree: ast.Module) -> bool:
-    """Return whether a statement at the top of a script uses a name that is not defined before it."""
+    """Return whether an assignment or expression at the top of a script uses a name that is not defined before it."""
     defined = {*dir(builtins), "__name__", "__file__"}
     for statement in tree.body:
         match statement:
@@ -127,7 +130,10 @@ def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
 
 
 def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
-    """Yield the script with a compound statement replaced by one of its blocks, or without a decorator or a base."""
+    """Yield the script with one statement simplified.
+
+    A compound statement is replaced by one of its blocks; a definition loses a decorator, a base, or all annotations.
+    """
     for block, original in enumerate(_blocks(tree)):
         for index, statement in enumerate(original):
             if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -226,7 +232,7 @@ def _without_aliases(tree: ast.Module) -> Iterator[ast.Module]:
                     yield changed_tree
 
 
-def _without_keywords(tree: ast.Module) -> Iterator[ast.Module]:
+def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script without an item of a container, or without keyword arguments of a call, many at once first."""
     for number, node in enumerate(ast.walk(tree)):
         is_sequential = isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.nn.Sequential"
@@ -263,7 +269,7 @@ def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with an expression replaced by one of its parts."""
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _expressions(node):
-            for simpler_part in _parts(part):
+            for simpler_part in _simpler_expressions(part):
                 changed_tree, owner = _copied_with_node(tree, number)
                 replacement = copy.deepcopy(simpler_part)
                 if index is None:
@@ -291,7 +297,7 @@ def _expressions(node: ast.AST) -> Iterator[tuple[str, int | None, ast.expr]]:
                     yield name, index, part
 
 
-def _parts(node: ast.expr) -> list[ast.expr]:
+def _simpler_expressions(node: ast.expr) -> list[ast.expr]:
     """Return the expressions that may replace an expression."""
     match node:
         case ast.BinOp(left, _, right) | ast.IfExp(_, left, right):

@@ -124,7 +124,7 @@ def script_text(tree: ast.Module) -> str:
 
 
 def redacted_script(tree: ast.Module, *, keeps_texts: bool) -> str:
-    """Return a script in which functions, classes, variables and attributes have numbers for names.
+    """Return a script in which functions, classes, variables and attributes have names such as ``f1``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Put together the script for an entry: definitions, inputs, settings, and the calls that show the target."""
+"""Put together the script for an entry: definitions, inputs, settings, and the calls that reproduce the finding."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import copy
 import dataclasses
 import inspect
+import itertools
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -70,7 +71,7 @@ class Script:
     Parameters
     ----------
     required : tuple of str
-        Lines that the script keeps.
+        Texts that the script must keep while it is reduced.
     renamed : mapping
         The names of parts of modules in the script, by their names in the user's code.
     packages : frozenset of str
@@ -111,30 +112,18 @@ def script_for(
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
         call_text = writer.assign(call, expression(call_text), name)
-    later_calls = calls[1:] if target.kind == "recompile" else []
-    argument_texts = [_arguments(writer, first_arguments, entry.arguments)]
-    if later_calls:
-        _name_objects(writer, entry.arguments)
-    state_changes: list[list[str]] = [[]]
-    for number, later_call in enumerate(later_calls, start=1):
-        repeated_call = RepeatedCall(later_call.arguments, keywords=later_call.keywords)
-        try:
-            argument_texts.append(
-                _arguments(writer, first_arguments, rebuilt_arguments(entry.call, repeated_call, entry.arguments))
-            )
-        except CannotRebuildError as error:
-            raise UnwritableError(str(error)) from None
-        state_changes.append(_state_changes(writer, entry, calls[number - 1], later_call))
+    texts = _call_texts(writer, entry, first_arguments, calls if target.kind == "recompile" else [])
     compiled_text = _compiled_expression(writer, entry, call_text, variant)
-    setup_lines = _settings(entry, target, settings)
+    setup_lines = _setting_lines(entry, target, settings)
     is_check, is_generator = target.kind == CHECK, _is_generator(entry.call)
     if is_check:
         writer.bind(copy, "copy")
-        call_lines = _with_modes(entry, _comparison(call_text, compiled_text, argument_texts[0], target))
+        call_lines = _with_modes(entry, _comparison_lines(call_text, compiled_text, texts[0].arguments, target))
     else:
         repeated_lines: list[str] = []
-        for arguments, state in zip(argument_texts, state_changes, strict=True):
-            repeated_lines += [*state, f"list(compiled({arguments}))" if is_generator else f"compiled({arguments})"]
+        for text in texts:
+            call_line = f"compiled({text.arguments})"
+            repeated_lines += [*text.state_changes, f"list({call_line})" if is_generator else call_line]
         call_lines = [f"compiled = {compiled_text}", *_with_modes(entry, repeated_lines)]
     if variant.scope == "error_on_graph_break":
         call_lines = [call_lines[0], *_indented("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
@@ -158,8 +147,33 @@ def script_for(
     return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
 
 
+class _CallText(NamedTuple):
+    """The text of a call: assignments to make before it, and its arguments."""
+
+    state_changes: list[str]
+    arguments: str
+
+
+def _call_texts(
+    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[SeenCall]
+) -> list[_CallText]:
+    """Return the texts of calls, of which the first has the entry's own arguments; without calls, only that text."""
+    texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
+    if len(calls) > 1:
+        _name_objects(writer, entry.arguments)
+    for earlier_call, call in itertools.pairwise(calls):
+        try:
+            repeated_call = RepeatedCall(call.arguments, keywords=call.keywords)
+            rebuilt = rebuilt_arguments(entry.call, repeated_call, entry.arguments)
+        except CannotRebuildError as error:
+            raise UnwritableError(str(error)) from None
+        arguments = _arguments_text(writer, first_arguments, rebuilt)
+        texts.append(_CallText(_state_changes(writer, entry, earlier_call, call), arguments))
+    return texts
+
+
 def _lines_that_compare(tree: ast.Module, backend: str | None, *, raises: bool) -> tuple[str, ...]:
-    """Return the parts of a script that decide what it compares: the backend, and all lines after the inputs."""
+    """Return the parts of a script that decide what it compares: the backend, and the definition and the comparison."""
     compared_parts = [part for part in tree.body if getattr(part, "name", "") in {backend, _COMPARED_FUNCTION}]
     return tuple(map(ast.unparse, compared_parts if raises else [*compared_parts, *tree.body[-3:]]))
 
@@ -200,7 +214,7 @@ def _function_identity(function: Any) -> list[tuple[str, int, str]]:
     return [(code.co_filename, code.co_firstlineno, code.co_qualname) for code in codes]
 
 
-def _arguments(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
+def _arguments_text(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
     texts = [ast.unparse(writer.value(value)) for value in (*first_arguments, *arguments.args)]
     texts += [f"{name}={ast.unparse(writer.value(value))}" for name, value in arguments.kwargs.items()]
     return ", ".join(texts)
@@ -257,7 +271,7 @@ def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: 
     return call_text if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
 
 
-def _settings(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list[str]:
+def _setting_lines(entry: Entry, target: Target, settings: Mapping[str, Any]) -> list[str]:
     lines = [f"torch._dynamo.config.{name} = {value!r}" for name, value in settings.items()
              if entry.dynamic is None or name not in _DYNAMIC_SETTINGS]  # fmt: skip
     if target.kind in _LOG_NAMES and target.is_logged and not target.is_error:
@@ -283,7 +297,7 @@ def _indented(head: str, lines: list[str]) -> list[str]:
     return [head, *("\n".join(f"    {line}" for line in text.split("\n")) for text in lines)]
 
 
-def _comparison(call_text: str, compiled_text: str, arguments: str, target: Target) -> list[str]:
+def _comparison_lines(call_text: str, compiled_text: str, arguments: str, target: Target) -> list[str]:
     """Return statements that compare the compiled call with the eager one, on copies of the same inputs."""
     arguments_text = (
         f"dict({arguments})" if "=" in arguments.partition("(")[0] else f"({arguments},)" if arguments else "()"
@@ -292,10 +306,10 @@ def _comparison(call_text: str, compiled_text: str, arguments: str, target: Targ
         return [f"{call_text}({arguments})", f"compiled = {compiled_text}", f"compiled({arguments})"]
     body = ["    given = copy.deepcopy(arguments)", f"    {_SEED_CALL}", "    value = call(*given)"]
     compared_text = "value"
-    if target.gradient:
+    if target.gradients_differ:
         body += ["    value.sum().backward()"]
-        compared_text = "[each.grad for each in given if isinstance(each, torch.Tensor)]"
-    elif target.changes_arguments:
+        compared_text = "[item.grad for item in given if isinstance(item, torch.Tensor)]"
+    elif target.arguments_differ:
         compared_text = "given"
     body += [f"    return {compared_text}"]
     return [

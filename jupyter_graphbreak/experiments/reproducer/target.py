@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from jupyter_graphbreak.report.schema import Break, Recompile, Report
+    from jupyter_graphbreak.report.cost import Check
+    from jupyter_graphbreak.report.schema import Break, Recompile, Report, RunError
 
 #: The ids of an error and of a wrong result.
 ERROR, CHECK = "error", "check"
-#: The exception that the script raises if its two results differ, and the function that raises it.
+#: The exception that the script raises if its two results differ, and the function that the script calls to compare.
 WRONG, COMPARING = "AssertionError", "assert_close"
 _MAX_TITLE = 200
 _NUMBER = re.compile(r"(?<![\w.])(?:0[xXoObB][\da-fA-F_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?)")
@@ -29,15 +30,17 @@ class Target:
     id : str
         The id of a break or of a recompile, ``error`` or ``check``.
     title : str
-        Its title, in a few words.
+        The finding in a few words.
     frames : tuple of str
         The frames in which it occurs, with their callers.
+    kind : {"break", "recompile", "error", "check"}
+        The kind of finding.
     cause, gb_type : str
         The GB id of a break, or its type if it has none; and its type.
     is_logged : bool
         Whether PyTorch logs the break: it only counts the breaks of functions that it does not begin to trace.
     code : str
-        The code of a break, without spaces and brackets; empty if it may be at any line.
+        The code of a break, see :func:`code_of`; empty if it may be at any line.
     is_error : bool
         Whether the break ends the program.
     function : str
@@ -47,9 +50,9 @@ class Target:
     limit_hit : bool
         Whether the recompile is the one that the limit prevents.
     error : tuple of str
-        The type and the first line of an error.
-    gradient, changes_arguments : bool
-        Whether the gradients differ, or the arguments after the call.
+        The type and the first line of an error; for a wrong result, the type of the error that compiled code raises.
+    gradients_differ, arguments_differ : bool
+        Whether gradients differ but not the result, or only what the call changes: its arguments and its state.
     """
 
     id: str
@@ -65,8 +68,8 @@ class Target:
     guards: frozenset[str] = frozenset()
     limit_hit: bool = False
     error: tuple[str, str] = ("", "")
-    gradient: bool = False
-    changes_arguments: bool = False
+    gradients_differ: bool = False
+    arguments_differ: bool = False
 
     def is_shown_by(self, report: Report, renamed: Mapping[str, str], *, is_lenient: bool = False) -> bool:
         """Return whether the run of a script reproduces this target.
@@ -91,8 +94,8 @@ class Target:
                 return found_error == (self.error[0], "" if is_lenient else self.error[1])
         if report.error is None or self.error[0]:
             return report.error is not None and report.error.type == self.error[0]
-        location = report.error.location
-        return report.error.type == WRONG and location is not None and location.function == COMPARING
+        location = report.error.location  # a line of the script, not of PyTorch
+        return report.error.type == WRONG and location is not None and COMPARING in (location.code or "")
 
     def is_printed_by(self, output: str, *, fails: bool) -> bool:
         """Return whether the output and the exit status of a script show the finding."""
@@ -131,70 +134,87 @@ def idents_of(report: Report) -> list[str]:
 
 def target_of(report: Report, ident: str) -> Target | None:
     """Return the finding of a report with an id; ``None`` if the report has no such id."""
-    frames = {frame.id: frame.caller for frame in report.frames}
-
-    def with_callers(*frame_ids: str | None) -> tuple[str, ...]:
-        all_frames: list[str] = []
-        for frame_id in frame_ids:
-            frame = frame_id
-            while frame is not None and frame not in all_frames:
-                all_frames.append(frame)
-                frame = frames.get(frame)
-        return tuple(all_frames)
-
     if ident == ERROR and report.error is not None:
-        error = report.error
-        break_of_error = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
-        frame_ids = (
-            [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
-        )
-        line = first_line(error.message)
-        return Target(
-            ERROR, f"{error.type}: {line}"[:_MAX_TITLE], with_callers(*frame_ids), "error", error=(error.type, line)
-        )
+        return _error_target(report, report.error)
     if ident == CHECK:
         check = next((check for check in report.check or [] if not check.equal), None)
-        if check is None:
-            return None
-        title = f"wrong result of {check.function} with the backend {check.backend}"
-        raised = next((words[1] for text in check.differences if len(words := re.split(r"[ ,]+", text)) > 1
-                       and words[0] == "raises"), "")  # fmt: skip
-        parts = [difference.partition(":")[0] for difference in check.differences]
-        return Target(
-            CHECK, title, kind="check", function=check.function, error=(raised, ""),
-            gradient=bool(parts) and not any(part == "the result" for part in parts)
-            and any("gradient" in part or part.endswith(".grad") for part in parts),
-            changes_arguments=bool(parts) and all(part.endswith(" afterwards") for part in parts),
-        )  # fmt: skip
+        return _check_target(check) if check is not None else None
     for break_ in report.breaks:
         if break_.id == ident:
-            occurrences = [occurrence.frame for occurrence in break_.occurrences]
-            return Target(
-                ident,
-                f"graph break {break_.gb_id}: {break_.gb_type}" if break_.gb_id else f"graph break: {break_.gb_type}",
-                with_callers(*occurrences),
-                cause=break_.gb_id or break_.gb_type,
-                gb_type=break_.gb_type,
-                is_logged=any(occurrences),
-                code=code_of(break_) if break_.gb_id else "",
-                is_error=break_.outcome == "error",
-                function=(break_.location.function if break_.location is not None else None) or "",
-            )
+            return _break_target(report, break_)
     for recompile in report.recompiles:
         if recompile.id == ident:
-            guards = frozenset(guard_kind(reason.guard) for reason in recompile.reasons)
-            reason = f": {recompile.reasons[0].guard}" if recompile.reasons else ""
-            title = f"{'recompile limit' if recompile.limit_hit else 'recompile'} of {recompile.function}{reason}"
-            frame_ids = [recompile.frame, recompile.of]
-            return Target(
-                ident, title[:_MAX_TITLE], with_callers(*frame_ids), "recompile", function=recompile.function,
-                guards=guards, limit_hit=recompile.limit_hit,
-            )  # fmt: skip
+            return _recompile_target(report, recompile)
     return None
 
 
+def _error_target(report: Report, error: RunError) -> Target:
+    break_of_error = next((break_ for break_ in report.breaks if break_.id == error.break_), None)
+    frames = [occurrence.frame for occurrence in break_of_error.occurrences] if break_of_error is not None else []
+    line = first_line(error.message)
+    title = f"{error.type}: {line}"[:_MAX_TITLE]
+    return Target(ERROR, title, _with_callers(report, frames), "error", error=(error.type, line))
+
+
+def _check_target(check: Check) -> Target:
+    title = f"wrong result of {check.function} with the backend {check.backend}"
+    raised = next((words[1] for text in check.differences if len(words := re.split(r"[ ,]+", text)) > 1
+                   and words[0] == "raises"), "")  # fmt: skip
+    parts = [difference.partition(":")[0] for difference in check.differences]
+    return Target(
+        CHECK, title, kind="check", function=check.function, error=(raised, ""),
+        gradients_differ=bool(parts) and not any(part == "the result" for part in parts)
+        and any("gradient" in part or part.endswith(".grad") for part in parts),
+        arguments_differ=bool(parts) and all(part.endswith(" afterwards") for part in parts),
+    )  # fmt: skip
+
+
+def _break_target(report: Report, break_: Break) -> Target:
+    frames = [occurrence.frame for occurrence in break_.occurrences]
+    return Target(
+        break_.id,
+        f"graph break {break_.gb_id}: {break_.gb_type}" if break_.gb_id else f"graph break: {break_.gb_type}",
+        _with_callers(report, frames),
+        cause=break_.gb_id or break_.gb_type,
+        gb_type=break_.gb_type,
+        is_logged=any(frames),
+        code=code_of(break_) if break_.gb_id else "",
+        is_error=break_.outcome == "error",
+        function=(break_.location.function if break_.location is not None else None) or "",
+    )
+
+
+def _recompile_target(report: Report, recompile: Recompile) -> Target:
+    reason = f": {recompile.reasons[0].guard}" if recompile.reasons else ""
+    title = f"{'recompile limit' if recompile.limit_hit else 'recompile'} of {recompile.function}{reason}"
+    return Target(
+        recompile.id,
+        title[:_MAX_TITLE],
+        _with_callers(report, [recompile.frame, recompile.of]),
+        "recompile",
+        function=recompile.function,
+        guards=frozenset(guard_kind(reason.guard) for reason in recompile.reasons),
+        limit_hit=recompile.limit_hit,
+    )
+
+
+def _with_callers(report: Report, frames: Iterable[str | None]) -> tuple[str, ...]:
+    """Return the ids of frames and of the frames that called them."""
+    callers = {frame.id: frame.caller for frame in report.frames}
+    all_frames: list[str] = []
+    for frame in frames:
+        outer = frame
+        while outer is not None and outer not in all_frames:
+            all_frames.append(outer)
+            outer = callers.get(outer)
+    return tuple(all_frames)
+
+
 def code_of(break_: Break) -> str:
-    """Return the code of a break, normalized so that two ways to write it are equal."""
+    """Return the code of a break without spaces, parentheses, quotes, commas and comments, to compare it.
+
+    Numbers are written as :func:`ast.unparse` writes them. Empty for the first line of a definition.
+    """
     code = (break_.location.code if break_.location is not None else None) or ""
     return "" if code.startswith(("@", "def ")) else re.sub(r"[\s()'\",;]|#.*", "", _NUMBER.sub(_plain_number, code))
 

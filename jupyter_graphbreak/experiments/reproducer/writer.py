@@ -278,9 +278,9 @@ class Writer:
     def _with_names(self, node: Any, scope: dict[str, Any], skip: set[str]) -> Any:
         names = outer_names(node) - skip
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
-        remover = ModuleAttributeReplacer(self.bind, modules)
-        node = remover.visit(node)
-        self.renamed |= remover.renamed
+        replacer = ModuleAttributeReplacer(self.bind, modules)
+        node = replacer.visit(node)
+        self.renamed |= replacer.renamed
         new_names: dict[str, str] = {}
         for name in sorted(outer_names(node) - skip):
             value = scope.get(name, MISSING)
@@ -596,7 +596,11 @@ class Writer:
         return ast.Call(expression(self.bind(type(value), type(value).__name__)), args, keywords)
 
     def _object(self, value: Any, depth: int) -> ast.expr:
-        """Return the name of a variable for an object that is made without its constructor."""
+        """Return an expression for an instance of a class.
+
+        It is a constructor call if the arguments are known; otherwise it is the name of a variable, for which the
+        object is made without its constructor.
+        """
         class_ = type(value)
         if class_.__module__ == "builtins" or not (hasattr(value, "__dict__") or is_written_by_user(class_)):
             raise UnwritableError(f"an object of the type {class_.__name__} cannot be written as source text")

@@ -108,7 +108,7 @@ def values_of_entry(
     correspondence = Correspondence(own_report, run if run is not None else own_report, entry.frame)
     operations = _operations(own_report, correspondence)
     locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
-    in_graphs = {_line_of(operation) for operation in operations.values()}
+    graph_lines = {_line_of(operation) for operation in operations.values()}
 
     def graph_operation(key: Any) -> _Operation:
         return operations.get(key, _Operation(None, key.name, None))
@@ -119,14 +119,14 @@ def values_of_entry(
 
     eager_results = next((counts for counts in results if counts.by == "eager"), None)
     is_known = eager_results is not None and eager_results.raised is None
-    in_graphs_values = [(graph_operation(key), value) for key, value in recorded.values.items()]
-    outside = [(eager_operation(key), value) for key, value in eager.values.items()]
-    order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(outside)))}
-    outside = [(operation, value) for operation, value in outside if _line_of(operation) not in in_graphs]
+    graph_values = [(graph_operation(key), value) for key, value in recorded.values.items()]
+    eager_values = [(eager_operation(key), value) for key, value in eager.values.items()]
+    order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
+    eager_values = [(operation, value) for operation, value in eager_values if _line_of(operation) not in graph_lines]
     origins = [(graph_operation(origin.key), origin) for origin in recorded.origins.values()]
     eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
-    origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in in_graphs]
-    line_values, left_out = _values_to_list([*in_graphs_values, *outside], order, correspondence.run, lines)
+    origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
+    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run, lines)
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -269,7 +269,10 @@ def _first_nonfinite(
     eager: list[tuple[_Operation, NonfiniteOrigin]] | None,
     order: Mapping[tuple[str, int] | None, int],
 ) -> Iterable[NonFinite]:
-    """Yield the first operation with each non-finite kind in each direction, and whether eager code has one."""
+    """Yield the first operation that makes NaN and the first that makes Inf, forward and backward.
+
+    Each comes with whether eager code makes it at the same line, elsewhere, or not at all; ``None`` if that is unknown.
+    """
     forward = [item for item in origins if item[1].direction == "forward"]
     forward.sort(key=lambda item: order.get(_line_of(item[0]), len(order)))
     by_kind: dict[tuple[str, str], list[tuple[_Operation, NonfiniteOrigin]]] = {}

@@ -15,11 +15,11 @@ from jupyter_graphbreak.report.values import ValueRange
 class Presence(NamedTuple):
     """Whether a tensor has NaN, and whether it has infinite elements."""
 
-    nan: bool
-    inf: bool
+    has_nan: bool
+    has_inf: bool
 
 
-NO_NONFINITE = Presence(nan=False, inf=False)
+NO_NONFINITE = Presence(has_nan=False, has_inf=False)
 
 
 def presence_of(tensor: torch.Tensor) -> Presence:
@@ -34,7 +34,7 @@ def presence_of(tensor: torch.Tensor) -> Presence:
 
 
 def range_of(tensor: torch.Tensor) -> ValueRange:
-    """Return the range of a tensor; only its shape and type if its numbers cannot be read."""
+    """Return the range of a tensor; only its shape, dtype and number of elements if its numbers cannot be read."""
     with looking_at_tensors():
         shape, dtype = [int(size) for size in tensor.shape], str(tensor.dtype).removeprefix("torch.")
         numbers = _numbers(tensor)
@@ -78,7 +78,7 @@ def _bounds_and_mean(numbers: torch.Tensor) -> tuple[float | None, float | None,
     try:
         mean = float(numbers.mean(dtype=exact))
         low, high = torch.aminmax(numbers.to(torch.uint8) if numbers.dtype == torch.bool else numbers)
-    except (RuntimeError, NotImplementedError):  # unsigned numbers of several bytes
+    except (RuntimeError, NotImplementedError):  # unsigned integers of several bytes
         return None, None, None
     return float(low), float(high), mean if math.isfinite(mean) else None
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
+from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak._torch_compat.tensor_values import in_place_change_count
-from jupyter_graphbreak.experiments.cost.graph_timer import compile_id
 from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.experiments.values.ranges import NO_NONFINITE, Presence, merged_range, presence_of, range_of
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, package_paths
@@ -84,7 +84,7 @@ class ValueRecorder:
         """
         inputs = list(_tensors(arguments))
         present = self._presence(inputs)
-        before = Presence(present.nan or written.nan, present.inf or written.inf)
+        before = Presence(present.has_nan or written.has_nan, present.has_inf or written.has_inf)
         for tensor in inputs:
             if tensor.grad_fn is not None:
                 self._functions.add(tensor.grad_fn)
@@ -129,10 +129,10 @@ class ValueRecorder:
         execution: int,
     ) -> None:
         # NaN counts even if the operands are infinite, as in Inf / Inf; Inf counts only if they are finite.
-        if value_range.nan and not before.nan:
+        if value_range.nan and not before.has_nan:
             origin = NonfiniteOrigin(key, direction, "nan", value_range, execution)
             self.origins.setdefault((key, direction, "nan"), origin)
-        if value_range.inf and not (before.inf or before.nan):
+        if value_range.inf and not (before.has_inf or before.has_nan):
             origin = NonfiniteOrigin(key, direction, "inf", value_range, execution)
             self.origins.setdefault((key, direction, "inf"), origin)
 
@@ -175,7 +175,7 @@ class ValueRecorder:
             else:
                 presence = presence_of(tensor)
                 self._keep_presence(tensor, presence)
-            nan, inf = nan or presence.nan, inf or presence.inf
+            nan, inf = nan or presence.has_nan, inf or presence.has_inf
         return Presence(nan, inf)
 
     def _keep_presence(self, tensor: torch.Tensor, presence: Presence) -> None:
@@ -229,7 +229,7 @@ class GraphsOneByOne:
 
     def __call__(self, module: torch.fx.GraphModule, _: Any, **__: Any) -> Callable[..., Any]:
         """Compile a graph."""
-        frame, recorder = compile_id(), self._recorder
+        frame, recorder = current_compile_id(), self._recorder
         captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
         self.operations += sum(node.op in _CALL_OPS for node in captured.graph.nodes)
 
@@ -284,7 +284,7 @@ class EagerValues(TorchFunctionMode):
         )
 
     def _place(self, frame: FrameType | None) -> StackEntry | None:
-        """Return the innermost line that is not in PyTorch."""
+        """Return the innermost line outside PyTorch and this package; ``None`` if too many frames are in between."""
         for _ in range(_MAX_FRAMES):
             if frame is None:
                 return None
@@ -305,7 +305,7 @@ def _written_presence(arguments: Any) -> Presence:
             return Presence(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
             presences = [_written_presence(item) for item in arguments]
-            return Presence(any(part.nan for part in presences), any(part.inf for part in presences))
+            return Presence(any(part.has_nan for part in presences), any(part.has_inf for part in presences))
         case dict():
             return _written_presence(list(arguments.values()))
     return NO_NONFINITE

@@ -167,7 +167,7 @@ def test_lines_that_a_launcher_tagged(tmp_path: Path) -> None:
     (tmp_path / "trace.log").write_text("starting\n" + tagged)
     report = report_of(tmp_path / "trace.log")
     assert len(report.graphs) == 3
-    assert warnings_of(report) == ["1 lines of trace.log belong to no entry."]
+    assert warnings_of(report) == ["Lines in trace.log that belong to no entry: 1."]
 
 
 def test_windows_line_ends_are_not_damage(tmp_path: Path) -> None:
@@ -199,8 +199,10 @@ def test_damage_is_counted(tmp_path: Path) -> None:
     broken = text.replace("y = x * 2", "y = x * 3").replace('{"compilation_metrics"', '{"compilation_metrics', 1)
     (tmp_path / "trace.log").write_text(broken)
     messages = warnings_of(report_of(tmp_path / "trace.log"))
-    assert "1 entries of trace.log are damaged: their text does not match their checksum." in messages
-    assert any("entries of trace.log could not be read: they are not JSON." in message for message in messages)
+    assert "Damaged entries in trace.log, whose text does not match their checksum: 1." in messages
+    assert any(
+        "entries of trace.log could not be read: their JSON is damaged or too long." in message for message in messages
+    )
 
 
 @pytest.mark.parametrize(

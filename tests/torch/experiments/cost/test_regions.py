@@ -140,6 +140,15 @@ def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -
     assert (nested.equal, nested.time_ratio) == (False, None)
 
 
+def test_results_are_compared_also_without_a_backward_pass() -> None:
+    with torch.no_grad():
+        entry = Entry("relu", None, torch.relu, Arguments(torch.ones(3)), "eager")
+        with entry.set_up(), sandboxed():
+            eager = Variant(entry, compiled=False)
+            assert eager.warm_up()
+            assert [tensor.tolist() for tensor in eager.results_and_gradients()] == [[1.0, 1.0, 1.0]]
+
+
 def test_nothing_is_compiled_in_other_ways_if_compiling_is_quick() -> None:
     assert measured(Block) is None
 

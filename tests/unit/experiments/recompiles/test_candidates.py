@@ -5,7 +5,7 @@ from __future__ import annotations
 from jupyter_graphbreak.experiments.recompiles.candidates import (
     RecompileCandidate,
     marking_candidate,
-    names_of_tensors_left,
+    numbers_left_as_tensors,
     tensor_candidate,
 )
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
@@ -28,5 +28,5 @@ def test_a_hyperparameter_that_stays_a_tensor_is_named_and_not_its_optimizer() -
     rates = [Number(groups.into("item", group).into("item", "lr"), (0.1, 0.05)) for group in (0, 1)]
     step = Number(Path(Root("module", "self")).into("attribute", "step"), (0, 1))
     candidate = tensor_candidate([*rates, step], "model", "float64")
-    assert sorted(names_of_tensors_left(candidate, "model")) == ["`lr` of `opt`", "`model.step`"]
-    assert names_of_tensors_left(marking_candidate([X], "mark_dynamic", "model"), "model") == []
+    assert sorted(numbers_left_as_tensors(candidate, "model")) == ["`lr` of `opt`", "`model.step`"]
+    assert numbers_left_as_tensors(marking_candidate([X], "mark_dynamic", "model"), "model") == []

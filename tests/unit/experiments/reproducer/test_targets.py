@@ -1,4 +1,4 @@
-"""A break in a script is recognized by its code, which a script may write differently."""
+"""A finding is recognized in a script: a break by its code, however it is written, a wrong result by its line."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ast
 
 import pytest
 
-from jupyter_graphbreak.experiments.reproducer.target import code_of
+from jupyter_graphbreak.experiments.reproducer.target import CHECK, Target, code_of
 from jupyter_graphbreak.report.location import Location
-from jupyter_graphbreak.report.schema import Break
+from jupyter_graphbreak.report.schema import Break, Device, Report, RunError
 
 
 def at(code: str) -> Break:
@@ -36,3 +36,13 @@ def test_different_numbers_are_different_code() -> None:
     assert code_of(at("x > 1e4")) != code_of(at("x > 1e5"))
     assert code_of(at("x1 > 2")) != code_of(at("x2 > 2"))
     assert code_of(at("def f(x=1):")) == ""
+
+
+@pytest.mark.parametrize(
+    ("code", "is_shown"),
+    [("torch.testing.assert_close(actual, expected)", True), ("assert x.sum() > 0", False)],
+)
+def test_a_wrong_result_is_an_error_at_the_line_that_compares(code: str, *, is_shown: bool) -> None:
+    error = RunError("AssertionError", "Tensor-likes are not close!", Location("s1", 9, 9, code=code), None)
+    report = Report("error", Device("auto", "cpu"), error=error)
+    assert Target(CHECK, "wrong result", kind="check").is_shown_by(report, {}) is is_shown

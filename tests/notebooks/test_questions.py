@@ -175,6 +175,7 @@ UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no oper
 There was no fake impl registered for my operator | messages#custom-operators | register_fake
 CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
+position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
 torch.compile of a TorchScript model | errors#a-compiled-model-given-to-another-front-end | compile the original
@@ -236,6 +237,8 @@ AOTInductor's package on another GPU | compile_time#without-a-compiler-in-produc
 an unrolled recurrent network | compile_time#slow-to-compile-loops-many-shapes | Make the body of the loop a function
 dynamic=True compiles for ever | compile_time#slow-to-compile-loops-many-shapes | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
+torchao autoquant before or after compiling | libraries#quantization-torchao-qat-bitsandbytes-quanto | the other way round
+'FakeTensor' object has no attribute 'layout_type' | libraries#quantization-torchao-qat-bitsandbytes-quanto | did not trace
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
 RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
@@ -627,6 +630,8 @@ clip_grad_norm_ in the compiled step | traced#training-steps-autocast-checkpoint
 FunctionCtx.set_materialize_grads breaks | traced#gradients-autograd-function-torch-func | ctx.mark_non_differentiable
 BUILD_SET op is unsupported | traced#dicts-sets-enums-collections | a set comprehension
 is layer == self.layer0 traced? | traced#modules-and-hooks | NNModuleVariable() <built-in function eq>
+__torch_function__ of my subclass gives other results | traced#sparse-nested-quantized-tensors-subclasses | convert back at the end
+nested tensor and layer_norm: IndexError | traced#sparse-nested-quantized-tensors-subclasses | normalize the values first
 x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-number-or-a-shape | index_select(0, i)
 vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_batchedtensor
 call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
@@ -663,6 +668,11 @@ how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | t
 SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
+onnx export: this is step 1/3 | messages#torch-export-torch-onnx-export | Exception summary
+No ONNX function found for aten._linalg_svd | messages#torch-export-torch-onnx-export | custom_translation_table
+Could not extract specialized integer from data-dependent expression | messages#torch-export-torch-onnx-export | x[mask].shape[0]
+export: Guard failed: x.size()[0] == 4 | messages#torch-export-torch-onnx-export | takes the sizes of the example only
+export of a function with NumPy inside | messages#torch-export-torch-onnx-export | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
@@ -677,6 +687,7 @@ PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft
 two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
+max_autotune_gemm_backends TRITON fails for a convolution | messages#generated-code-triton | keep `ATEN`
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
 how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
@@ -707,6 +718,7 @@ an assert is ignored after a print | known_bugs#wrong-results | is false does no
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
 fold fails in inductor with an AssertionError | messages#generated-code-triton | within a release or two
+inductor fails at a single operation, LoweringException | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | which inductor calls as it is
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it

@@ -83,8 +83,12 @@ AssertionError: Node slice_948 was invalid, but is output | messages#gradients-i
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
+ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no-triton | newer than the first 3.6
 an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
+ModernBERT fails although torch_compile=False | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | reference_compile
+I do not use torch.compile, why an error of torch._dynamo? | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | TORCHDYNAMO_DISABLE=1
+vLLM: torch.compile is turned on, but the model does not support it | libraries#vllm-sglang | so it runs uncompiled
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
 Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
@@ -538,7 +542,7 @@ is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-len
 vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
-can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transformerengine | UNSLOTH_COMPILE_DISABLE=1
+can unsloth's compiling be switched off? | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | UNSLOTH_COMPILE_DISABLE=1
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed

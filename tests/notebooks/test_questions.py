@@ -97,6 +97,7 @@ cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
 UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
+torch.jit: variable number of arguments (PyG) | messages#in-the-call-or-in-a-setting | knows less of Python
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
@@ -118,6 +119,8 @@ which rank makes the others wait? | logs#several-ranks | may hang
 generate is not compiled | where_to_compile#generate | static
 encode() is not compiled | where_to_compile#another-method-than-forward | compile the method
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
+my error message is in no table | errors#which-kind-of-error-is-it | from user code
+whose fault is an InductorError? | errors#which-kind-of-error-is-it | backend="aot_eager"
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
 which file does tlparse take? | logs#which-file-does-tlparse-take | one file
@@ -180,6 +183,7 @@ There was no fake impl registered for my operator | messages#custom-operators | 
 CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
+assert of pull 90665 with a sliced input | messages#sizes-and-numbers | .contiguous()
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
 torch.compile of a TorchScript model | errors#a-compiled-model-given-to-another-front-end | compile the original

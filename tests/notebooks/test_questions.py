@@ -97,6 +97,7 @@ cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
 UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
+CUDA_HOME not set; using Triton's bundled libdevice | messages#warnings-that-are-not-errors | in the last digits
 torch.jit: variable number of arguments (PyG) | messages#in-the-call-or-in-a-setting | knows less of Python
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
@@ -136,6 +137,7 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
+Compile package was created with a different PyTorch version | messages#in-the-call-or-in-a-setting | compile where it will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
@@ -168,6 +170,7 @@ Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build T
 Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
 no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
+SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
@@ -180,7 +183,12 @@ nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSourc
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
 UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
 There was no fake impl registered for my operator | messages#custom-operators | register_fake
+opcheck: Argument x is not defined as mutable | messages#custom-operators | mutates_args
+Only a single TORCH_LIBRARY can be used (notebook) | messages#custom-operators | runs again
+infer_schema(func): Parameter x must have a type annotation | messages#custom-operators | which are allowed
 CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
+vmap: called random operation while in randomness error mode | messages#gradients-inference-mode | randomness="different"
+trying to save more tensors during recomputation | messages#gradients-inference-mode | recomputation ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
 assert of pull 90665 with a sliced input | messages#sizes-and-numbers | .contiguous()
@@ -444,7 +452,7 @@ func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch
 Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
 compile() unexpected keyword 'optimizer' | messages#in-the-call-or-in-a-setting | keras's
-NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
+NoValidChoicesError | libraries#flex-attention-block-masks | pad them to 128
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first error above
@@ -695,6 +703,8 @@ PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft
 two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
+Expect query and key/value to have the same number of heads | libraries#flex-attention-block-masks | enable_gqa=True
+flex_attention: power of 2 shared query heads | libraries#flex-attention-block-masks | FORCE_USE_FLEX_ATTENTION
 max_autotune_gemm_backends TRITON fails for a convolution | messages#generated-code-triton | keep `ATEN`
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc

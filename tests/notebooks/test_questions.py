@@ -83,9 +83,11 @@ AssertionError: Node slice_948 was invalid, but is output | messages#gradients-i
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
+InductorError: CalledProcessError: Command gcc | in_a_notebook#no-gpu-no-compiler-no-triton | the reason is above it
 ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no-triton | newer than the first 3.6
 an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
+SGLang: garbled output with --enable-torch-compile | libraries#vllm-sglang | leave the option out
 ModernBERT fails although torch_compile=False | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | reference_compile
 I do not use torch.compile, why an error of torch._dynamo? | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | TORCHDYNAMO_DISABLE=1
 vLLM: torch.compile is turned on, but the model does not support it | libraries#vllm-sglang | so it runs uncompiled
@@ -170,6 +172,7 @@ Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build T
 Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
 no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
+weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
@@ -232,6 +235,7 @@ custom operator returns its input | escape_hatches#custom-operators-one-opaque-o
 arguments that are views of one another | messages#custom-operators | ViewMeta
 OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
 PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
+Disk quota exceeded on a cluster | messages#files-caches-workers | limit their number
 CppCompileError | messages#generated-code-triton | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
@@ -384,7 +388,7 @@ mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-
 gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
-scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays
+scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind-cuda-extensions | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
 a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
 json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
@@ -715,7 +719,8 @@ a recomputation takes another graph | training#checkpointerror-a-compiled-block-
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
-scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial
+scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind-cuda-extensions | as in PyTorch's tutorial
+does torch.compile work with torchsparse, and its gradients? | libraries#scipy-opencv-pil-tokenizers-numba-pybind-cuda-extensions | keeps its gradients
 int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
 metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them

@@ -83,6 +83,7 @@ AssertionError: Node slice_948 was invalid, but is output | messages#gradients-i
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
+LNK1104: cannot open file python312.lib | in_a_notebook#no-gpu-no-compiler-no-triton | include
 InductorError: CalledProcessError: Command gcc | in_a_notebook#no-gpu-no-compiler-no-triton | the reason is above it
 ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no-triton | newer than the first 3.6
 an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
@@ -99,6 +100,7 @@ cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
 UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
+TraceError in prepare_fx | messages#in-the-call-or-in-a-setting | cannot follow an `if`
 CUDA_HOME not set; using Triton's bundled libdevice | messages#warnings-that-are-not-errors | in the last digits
 torch.jit: variable number of arguments (PyG) | messages#in-the-call-or-in-a-setting | knows less of Python
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
@@ -172,6 +174,7 @@ Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build T
 Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
 no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
+fake tensor: attempting to expand a dimension | messages#while-dynamo-traces | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
@@ -186,6 +189,7 @@ nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSourc
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
 UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
 There was no fake impl registered for my operator | messages#custom-operators | register_fake
+Could not run 'my::op' with arguments from the 'Meta' backend | messages#custom-operators | register_fake
 opcheck: Argument x is not defined as mutable | messages#custom-operators | mutates_args
 Only a single TORCH_LIBRARY can be used (notebook) | messages#custom-operators | runs again
 infer_schema(func): Parameter x must have a type annotation | messages#custom-operators | which are allowed
@@ -235,6 +239,7 @@ custom operator returns its input | escape_hatches#custom-operators-one-opaque-o
 arguments that are views of one another | messages#custom-operators | ViewMeta
 OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
 PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
+can't start new thread, 8 ranks | messages#files-caches-workers | up to 32 workers
 Disk quota exceeded on a cluster | messages#files-caches-workers | limit their number
 CppCompileError | messages#generated-code-triton | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
@@ -707,6 +712,7 @@ PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft
 two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
+no kernel image is available for execution | messages#generated-code-triton | get_arch_list
 Expect query and key/value to have the same number of heads | libraries#flex-attention-block-masks | enable_gqa=True
 flex_attention: power of 2 shared query heads | libraries#flex-attention-block-masks | FORCE_USE_FLEX_ATTENTION
 max_autotune_gemm_backends TRITON fails for a convolution | messages#generated-code-triton | keep `ATEN`

@@ -89,8 +89,8 @@ ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no
 an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
 SGLang: garbled output with --enable-torch-compile | libraries#vllm-sglang | leave the option out
-ModernBERT fails although torch_compile=False | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | reference_compile
-I do not use torch.compile, why an error of torch._dynamo? | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | TORCHDYNAMO_DISABLE=1
+ModernBERT fails although torch_compile=False | libraries#i-never-called-torch-compile | reference_compile
+I do not compile, why an error of torch._dynamo? | libraries#i-never-called-torch-compile | TORCHDYNAMO_DISABLE=1
 vLLM: torch.compile is turned on, but the model does not support it | libraries#vllm-sglang | so it runs uncompiled
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
@@ -141,7 +141,7 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
-Compile package was created with a different PyTorch version | messages#in-the-call-or-in-a-setting | compile where it will run
+Compile package of a different PyTorch version | messages#in-the-call-or-in-a-setting | compile where it will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
@@ -194,7 +194,7 @@ opcheck: Argument x is not defined as mutable | messages#custom-operators | muta
 Only a single TORCH_LIBRARY can be used (notebook) | messages#custom-operators | runs again
 infer_schema(func): Parameter x must have a type annotation | messages#custom-operators | which are allowed
 CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
-vmap: called random operation while in randomness error mode | messages#gradients-inference-mode | randomness="different"
+vmap: called random operation in randomness error mode | messages#gradients-inference-mode | randomness="different"
 trying to save more tensors during recomputation | messages#gradients-inference-mode | recomputation ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
 position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
@@ -262,8 +262,8 @@ AOTInductor's package on another GPU | compile_time#without-a-compiler-in-produc
 an unrolled recurrent network | compile_time#slow-to-compile-loops-many-shapes | Make the body of the loop a function
 dynamic=True compiles for ever | compile_time#slow-to-compile-loops-many-shapes | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
-torchao autoquant before or after compiling | libraries#quantization-torchao-qat-bitsandbytes-quanto | the other way round
-'FakeTensor' object has no attribute 'layout_type' | libraries#quantization-torchao-qat-bitsandbytes-quanto | did not trace
+torchao autoquant before or after compiling | libraries#quantization-torchao-qat | the other way round
+'FakeTensor' object has no attribute 'layout_type' | libraries#quantization-torchao-qat | did not trace
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
 RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
@@ -393,7 +393,7 @@ mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-
 gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
-scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind-cuda-extensions | even if its arguments are NumPy arrays
+scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
 a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
 json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
@@ -563,7 +563,7 @@ is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-len
 vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
-can unsloth's compiling be switched off? | libraries#a-library-compiles-by-itself-i-never-called-torch-compile-unsloth-megatron-lm | UNSLOTH_COMPILE_DISABLE=1
+can unsloth's compiling be switched off? | libraries#i-never-called-torch-compile | UNSLOTH_COMPILE_DISABLE=1
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed
@@ -655,8 +655,8 @@ clip_grad_norm_ in the compiled step | traced#training-steps-autocast-checkpoint
 FunctionCtx.set_materialize_grads breaks | traced#gradients-autograd-function-torch-func | ctx.mark_non_differentiable
 BUILD_SET op is unsupported | traced#dicts-sets-enums-collections | a set comprehension
 is layer == self.layer0 traced? | traced#modules-and-hooks | NNModuleVariable() <built-in function eq>
-__torch_function__ of my subclass gives other results | traced#sparse-nested-quantized-tensors-subclasses | convert back at the end
-nested tensor and layer_norm: IndexError | traced#sparse-nested-quantized-tensors-subclasses | normalize the values first
+__torch_function__ gives other results | traced#sparse-nested-quantized-tensors-subclasses | convert back at the end
+nested layer_norm: IndexError | traced#sparse-nested-quantized-tensors-subclasses | normalize the values first
 x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-number-or-a-shape | index_select(0, i)
 vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_batchedtensor
 call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
@@ -695,7 +695,7 @@ module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
 onnx export: this is step 1/3 | messages#torch-export-torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages#torch-export-torch-onnx-export | custom_translation_table
-Could not extract specialized integer from data-dependent expression | messages#torch-export-torch-onnx-export | x[mask].shape[0]
+Could not extract specialized integer | messages#torch-export-torch-onnx-export | x[mask].shape[0]
 export: Guard failed: x.size()[0] == 4 | messages#torch-export-torch-onnx-export | takes the sizes of the example only
 export of a function with NumPy inside | messages#torch-export-torch-onnx-export | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
@@ -725,8 +725,8 @@ a recomputation takes another graph | training#checkpointerror-a-compiled-block-
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
-scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind-cuda-extensions | as in PyTorch's tutorial
-does torch.compile work with torchsparse, and its gradients? | libraries#scipy-opencv-pil-tokenizers-numba-pybind-cuda-extensions | keeps its gradients
+scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
+does torchsparse work, and its gradients? | libraries#scipy-opencv-pybind-cuda-kernels | keeps its gradients
 int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
 metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
@@ -747,7 +747,7 @@ an assert is ignored after a print | known_bugs#wrong-results | is false does no
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
 fold fails in inductor with an AssertionError | messages#generated-code-triton | within a release or two
-inductor fails at a single operation, LoweringException | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | which inductor calls as it is
+LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it

@@ -174,6 +174,7 @@ Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build T
 Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
 no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
+CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces | as_subclass(C)
 fake tensor: attempting to expand a dimension | messages#while-dynamo-traces | follows *got*
 weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
 SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
@@ -760,6 +761,8 @@ compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be com
 aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
 slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
+RecursionError with a __getattr__ of mine | messages#messages-that-only-older-releases-raise | self.inner
+torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol

@@ -88,6 +88,7 @@ InductorError: CalledProcessError: Command gcc | in_a_notebook#no-gpu-no-compile
 ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no-triton | newer than the first 3.6
 an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
+DynamicCache object has no attribute key_cache | libraries#transformers | cache.layers[i].keys
 SGLang: garbled output with --enable-torch-compile | libraries#vllm-sglang | leave the option out
 ModernBERT fails although torch_compile=False | libraries#i-never-called-torch-compile | reference_compile
 I do not compile, why an error of torch._dynamo? | libraries#i-never-called-torch-compile | TORCHDYNAMO_DISABLE=1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,6 +147,65 @@ def _tf32_in_the_new_way() -> None:
         torch.set_float32_matmul_precision(precision)
 
 
+class Applied(nn.Module):
+    """A module whose ``forward`` calls a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def _exported(function: Callable[..., Any], x: Any = X, **options: Any) -> torch.export.ExportedProgram:
+    return torch.export.export(Applied(function), (x,), **options)
+
+
+def _halves(x: torch.Tensor) -> torch.Tensor:
+    return x.view(x.shape[0] // 2, 2)
+
+
+def _masked_in_place() -> None:
+    class Masked(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.data *= 2
+            return super().forward(x)
+
+    _compiled(Masked(3, 3))(X)
+
+
+def _copied_with_a_result() -> None:
+    module = Applied(lambda x: x)
+    module.register_buffer("kept", nn.Linear(3, 3)(X))
+    copy.deepcopy(module)
+
+
+def _operator_without_types() -> None:
+    torch.library.custom_op("messages::untyped", lambda x: x, mutates_args=())
+
+
+def _namespace_defined_twice() -> None:
+    kept = [torch.library.Library("messages_twice", "DEF") for _ in range(2)]
+    assert kept
+
+
+def _gradient_of_a_change() -> None:
+    @torch.library.custom_op("messages::added", mutates_args={"x"})
+    def added(x: torch.Tensor) -> None:
+        x.add_(1)
+
+    added.register_autograd(lambda _, gradient: gradient)
+
+
+def _undeclared_change() -> None:
+    @torch.library.custom_op("messages::undeclared", mutates_args=())
+    def undeclared(x: torch.Tensor) -> None:
+        x.add_(1)
+
+    torch.library.opcheck(undeclared, (torch.ones(2),))
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
     "Invalid backend: 'inductr'": lambda: _compiled(lambda x: x, backend="inductr")(X),
@@ -171,6 +231,37 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "There was no fake impl registered for": _operator_without_fake_kernel,
     "Expected the return from backward to be of the same structure as the inputs": _operator_with_a_list_and_a_default,
     "The output of this custom operator (1) must not also be an input": _operator_that_returns_its_input,
+    "Encountered a set_ on a graph input, but the input has other mutations": _masked_in_place,
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol": _copied_with_a_result,
+    "vmap: called random operation while in randomness error mode": lambda: torch.vmap(lambda x: x + torch.rand(2))(X),
+    "infer_schema(func): Parameter x must have a type annotation": _operator_without_types,
+    "Only a single TORCH_LIBRARY can be used to register the namespace": _namespace_defined_twice,
+    "Cannot register autograd formula for non-functional operator": _gradient_of_a_change,
+    "Argument x is not defined as mutable but was mutated": _undeclared_change,
+    "symbolically traced variables cannot be used as inputs to control flow": lambda: torch.fx.symbolic_trace(
+        Applied(lambda x: x if x.sum() > 0 else -x)
+    ),
+    "Could not guard on data-dependent expression u0 > 4": lambda: _exported(
+        lambda x: x + 1 if x.max().item() > 4 else x, torch.tensor([2, 1])
+    ),
+    "Could not extract specialized integer from data-dependent expression u0": lambda: _exported(
+        lambda x: x + 1 if len(x[x > 0]) == 0 else x
+    ),
+    "satisfy the generated guard (L['x'].size()[0] % 2) == 0": lambda: _exported(
+        lambda x: _halves(x) if x.shape[0] % 2 == 0 else x, torch.ones(4), dynamic_shapes=({0: torch.export.Dim("b")},)
+    ),
+    "export 0/1 specialized due to hint of 1": lambda: _exported(
+        lambda x: x + 1, torch.ones(1), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)
+    ),
+    "its top-level keys must be the arg names": lambda: _exported(lambda x: x + 1, dynamic_shapes={"y": {0: None}}),
+    "Guard failed: x.size()[0] == 4": lambda: _exported(lambda x: x + 1, torch.ones(4)).module()(torch.ones(5)),
+    "Trying to flatten user inputs with exported input tree spec": lambda: _exported(lambda x: x + 1).module()(X, X),
+    "Ran into a kwarg keyword mismatch": lambda: _exported(lambda x: x + 1).module()(y=X),
+    "Unable to call ExportedProgram directly": lambda: _exported(lambda x: x + 1)(X),
+    "Export only supports pytree containers": lambda: _exported(lambda x: x, object()),
+    ".numpy() is not supported for tensor subclasses": lambda: _exported(lambda x: torch.from_numpy(x.numpy() + 1)),
+    "Calling train() is not supported yet": lambda: _exported(lambda x: x + 1).module().train(),
+    "Only ExportedProgram is supported": lambda: torch._inductor.aoti_compile_and_package(nn.Linear(2, 2)),  # type: ignore[arg-type]
     "index out of bounds: 0 <= tmp": lambda: _compiled(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
 }
 

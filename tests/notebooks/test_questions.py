@@ -83,8 +83,16 @@ AssertionError: Node slice_948 was invalid, but is output | messages#gradients-i
 NameError in generated code: name 's1' is not defined | messages#sizes-and-numbers | dynamic=False
 FileExistsError WinError 183 | messages#files-caches-workers | Two processes or threads
 RTX 5090: is not a recognized processor | in_a_notebook#no-gpu-no-compiler-no-triton | Triton 3.3
+LNK1104: cannot open file python312.lib | in_a_notebook#no-gpu-no-compiler-no-triton | include
+InductorError: CalledProcessError: Command gcc | in_a_notebook#no-gpu-no-compiler-no-triton | the reason is above it
+ptxas-blackwell fatal: sm_110a on a Jetson | in_a_notebook#no-gpu-no-compiler-no-triton | newer than the first 3.6
 an Ascend NPU, a TPU, Gaudi | in_a_notebook#no-gpu-no-compiler-no-triton | get_npu_backend
 vLLM: Engine core initialization failed | libraries#vllm-sglang | first exception
+DynamicCache object has no attribute key_cache | libraries#transformers | cache.layers[i].keys
+SGLang: garbled output with --enable-torch-compile | libraries#vllm-sglang | leave the option out
+ModernBERT fails although torch_compile=False | libraries#i-never-called-torch-compile | reference_compile
+I do not compile, why an error of torch._dynamo? | libraries#i-never-called-torch-compile | TORCHDYNAMO_DISABLE=1
+vLLM: torch.compile is turned on, but the model does not support it | libraries#vllm-sglang | so it runs uncompiled
 Guard failed on the same frame it was created | messages#while-dynamo-traces | offloading
 cannot determine truth value of Relational | messages#sizes-and-numbers | leave out
 Cannot copy between CPU and CUDA tensors during capture | messages#cuda-graphs | is compiled there
@@ -93,6 +101,9 @@ cannot pickle 'ConfigModuleInstance' | in_a_notebook#torch-save-and-pickle-of-a-
 PY_SSIZE_T_CLEAN macro must be defined | in_a_notebook#no-gpu-no-compiler-no-triton | .triton/cache
 UnicodeDecodeError on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | English language pack
 torch.cond: Pred is a Python constant | messages#warnings-that-are-not-errors | Pass a tensor
+TraceError in prepare_fx | messages#in-the-call-or-in-a-setting | cannot follow an `if`
+CUDA_HOME not set; using Triton's bundled libdevice | messages#warnings-that-are-not-errors | in the last digits
+torch.jit: variable number of arguments (PyG) | messages#in-the-call-or-in-a-setting | knows less of Python
 complex operators warning | messages#warnings-that-are-not-errors | real and imaginary
 first call takes minutes | compile_time#layers-that-repeat-compile-one-instead-of-all | once for all of them
 where is the cache and can I keep it? | compile_time#kept-on-disk-the-second-start | TORCHINDUCTOR_CACHE_DIR
@@ -114,6 +125,8 @@ which rank makes the others wait? | logs#several-ranks | may hang
 generate is not compiled | where_to_compile#generate | static
 encode() is not compiled | where_to_compile#another-method-than-forward | compile the method
 InternalTorchDynamoError | errors#internaltorchdynamoerror-dynamo-itself-fails | bug is PyTorch's
+my error message is in no table | errors#which-kind-of-error-is-it | from user code
+whose fault is an InductorError? | errors#which-kind-of-error-is-it | backend="aot_eager"
 torch.compile from several threads | errors#several-threads | before the threads start
 jit.trace or ONNX of a compiled model | errors#a-compiled-model-given-to-another-front-end | original
 which file does tlparse take? | logs#which-file-does-tlparse-take | one file
@@ -129,6 +142,7 @@ CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREA
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=
 recompiles: Guard failed on a parameter | causes/recompile-parameter-size | force_parameter_static_shapes
 FailOnRecompileLimitHit, fullgraph=True | recompiles#the-limit-recompile-limit-is-reached | a ninth compilation raises
+Compile package of a different PyTorch version | messages#in-the-call-or-in-a-setting | compile where it will run
 a second torch.compile with other options | recompiles#a-second-torch-compile-of-the-same-function | `options`, `mode`
 a new backend for each compilation | recompiles#a-second-torch-compile-of-the-same-function | make a backend once
 fullgraph=True raises nothing | recompiles#a-second-torch-compile-of-the-same-function | with a break is used
@@ -161,6 +175,10 @@ Compiler: cl is not found | in_a_notebook#no-gpu-no-compiler-no-triton | Build T
 Failed to find C compiler in a container | in_a_notebook#no-gpu-no-compiler-no-triton | python3-dev
 no triton on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | triton-windows
 AssertionError in torch.compile of a wrapper | messages#while-dynamo-traces | __wrapped__
+CustomTensor(self.weight.data) in forward fails | messages#while-dynamo-traces | as_subclass(C)
+fake tensor: attempting to expand a dimension | messages#while-dynamo-traces | follows *got*
+weight.data *= mask: Encountered a set_ on a graph input | messages#while-dynamo-traces | mul_(mask)
+SpeculationLog diverged at index 12 | messages#while-dynamo-traces | took a different way
 no attribute '__func__' of a compiled step | messages#while-dynamo-traces | scheduler was made after
 is there a flag that says that a model is compiled? | where_to_compile#another-method-than-forward | OptimizedModule
 swap LoRA adapters without recompiling | recompiles#what-else-makes-it-compile-again | hotswap_adapter
@@ -173,8 +191,16 @@ nothing shows in VS Code | recipes#explain-a-cell-in-vs-code | widgetScriptSourc
 nothing shows in Colab | recipes#explain-a-cell-in-colab | report.to_text()
 UncapturedHigherOrderOpError torch.cond | messages#while-dynamo-traces | no operand returned unchanged
 There was no fake impl registered for my operator | messages#custom-operators | register_fake
+Could not run 'my::op' with arguments from the 'Meta' backend | messages#custom-operators | register_fake
+opcheck: Argument x is not defined as mutable | messages#custom-operators | mutates_args
+Only a single TORCH_LIBRARY can be used (notebook) | messages#custom-operators | runs again
+infer_schema(func): Parameter x must have a type annotation | messages#custom-operators | which are allowed
 CheckpointError with torch.compile | messages#gradients-inference-mode | ran differently
+vmap: called random operation in randomness error mode | messages#gradients-inference-mode | randomness="different"
+trying to save more tensors during recomputation | messages#gradients-inference-mode | recomputation ran differently
 vmap of a compiled function | causes/gb0149 | torch.compile(torch.vmap(f))
+position_ids: could be from, not in, with FSDP2 | messages#sizes-and-numbers | of which an argument is a view
+assert of pull 90665 with a sliced input | messages#sizes-and-numbers | .contiguous()
 layer.compile() compiles nothing | where_to_compile#another-method-than-forward | torch.compile(layer)
 cannot export after model.compile() | errors#a-compiled-model-given-to-another-front-end | copy of the model
 torch.compile of a TorchScript model | errors#a-compiled-model-given-to-another-front-end | compile the original
@@ -215,6 +241,8 @@ custom operator returns its input | escape_hatches#custom-operators-one-opaque-o
 arguments that are views of one another | messages#custom-operators | ViewMeta
 OverflowError: Python int too large on Windows | messages#generated-code-triton | without a mode
 PermissionError in torchinductor's folder | messages#files-caches-workers | Delete the folder
+can't start new thread, 8 ranks | messages#files-caches-workers | up to 32 workers
+Disk quota exceeded on a cluster | messages#files-caches-workers | limit their number
 CppCompileError | messages#generated-code-triton | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
 OptimizedModule is not iterable | messages#in-the-call-or-in-a-setting | not subscriptable
@@ -236,6 +264,8 @@ AOTInductor's package on another GPU | compile_time#without-a-compiler-in-produc
 an unrolled recurrent network | compile_time#slow-to-compile-loops-many-shapes | Make the body of the loop a function
 dynamic=True compiles for ever | compile_time#slow-to-compile-loops-many-shapes | Mark the dimension
 torchao: quantized is slower | cost#quantized-models | until they are fused
+torchao autoquant before or after compiling | libraries#quantization-torchao-qat | the other way round
+'FakeTensor' object has no attribute 'layout_type' | libraries#quantization-torchao-qat | did not trace
 bitsandbytes 4-bit layers break | cost#quantized-models | from PyTorch 2.8 on
 torchdiffeq: odeint breaks | libraries#ode-solvers | not the solver
 RL environment, replay buffer | libraries#reinforcement-learning-stable-baselines3-torchrl | Compile the policy
@@ -365,7 +395,7 @@ mark an integer argument | recompiles#say-at-once-what-varies-dynamic-true-mark-
 gradients that are None compile the step again | recompiles#what-else-makes-it-compile-again | parameters are the same
 two attributes compared with `is` | errors#nothing-raises-but-the-result-differs | the answer of the first call stays
 index_put_ with a mask and CUDA graphs | gpu#skipping-cudagraphs-the-reasons | graph_partition
-scipy in forward | libraries#scipy-opencv-pil-tokenizers-numba-pybind | even if its arguments are NumPy arrays
+scipy in forward | libraries#scipy-opencv-pybind-cuda-kernels | even if its arguments are NumPy arrays
 self.current_epoch is always 0 | libraries#lightning-and-fabric | Compile the network inside
 a comprehension on Python 3.12 | common_breaks#suspected-but-no-break | Before Python 3.12
 json, uuid, hashlib in forward | traced#the-standard-library | before or after the compiled function
@@ -433,7 +463,7 @@ func.grad ignores my backward | known_bugs#gradients-and-backward-passes | torch
 Swin v2 on a CPU fails with 2.11 | known_bugs#inductorerror-cppcompileerror-triton | right with 2.9
 wrong gradients of chained norms, CUDA | known_bugs#gradients-and-backward-passes | mix_order_reduction
 compile() unexpected keyword 'optimizer' | messages#in-the-call-or-in-a-setting | keras's
-NoValidChoicesError | libraries#flex-attention-block-masks | shorter than a block
+NoValidChoicesError | libraries#flex-attention-block-masks | pad them to 128
 LoRA with dropout and checkpointing fails | libraries#lora-adapters-peft | lora_dropout=0
 nnU-Net: how do I switch compiling off? | libraries#nnu-net | nnUNet_compile=f
 One or more background workers are no longer alive | libraries#nnu-net | read the first error above
@@ -535,7 +565,7 @@ is a KV cache copied? | where_to_compile#a-kv-cache-of-your-own-position-and-len
 vLLM does not reuse its cache | libraries#vllm-sglang | VLLM_CACHE_ROOT
 stable-baselines3 with torch.compile | libraries#reinforcement-learning-stable-baselines3-torchrl | evaluate_actions
 load_lora_weights and torch.compile: the order? | libraries#lora-adapters-peft | unload_lora_weights
-can unsloth's compiling be switched off? | libraries#unsloth-megatron-lm-transformerengine | UNSLOTH_COMPILE_DISABLE=1
+can unsloth's compiling be switched off? | libraries#i-never-called-torch-compile | UNSLOTH_COMPILE_DISABLE=1
 xformers breaks | libraries#flash-attn-xformers-sageattention | chooses the kernel of FlashAttention
 an operator of TORCH_LIBRARY breaks | escape_hatches#custom-operators-one-opaque-operation | CompositeImplicitAutograd
 SingleProcess AUTOTUNE benchmarking takes | messages#warnings-that-are-not-errors | lists the kernels that it timed
@@ -627,6 +657,8 @@ clip_grad_norm_ in the compiled step | traced#training-steps-autocast-checkpoint
 FunctionCtx.set_materialize_grads breaks | traced#gradients-autograd-function-torch-func | ctx.mark_non_differentiable
 BUILD_SET op is unsupported | traced#dicts-sets-enums-collections | a set comprehension
 is layer == self.layer0 traced? | traced#modules-and-hooks | NNModuleVariable() <built-in function eq>
+__torch_function__ gives other results | traced#sparse-nested-quantized-tensors-subclasses | convert back at the end
+nested layer_norm: IndexError | traced#sparse-nested-quantized-tensors-subclasses | normalize the values first
 x[i] with a tensor fails under inductor | traced#tensors-values-that-decide-a-number-or-a-shape | index_select(0, i)
 vmap with out_dims=None | traced#gradients-autograd-function-torch-func | is_batchedtensor
 call_method NNModuleVariable() _get_backward_hooks | traced#modules-and-hooks | compiled_autograd = True
@@ -663,6 +695,11 @@ how to get it to run on Windows | in_a_notebook#no-gpu-no-compiler-no-triton | t
 SparseTensor, ind2ptr | libraries#graph-networks-pyg | neither package has fake kernels
 module 'torch' has no attribute 'compiler' | in_a_notebook#no-gpu-no-compiler-no-triton | with 2.1
 FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.13
+onnx export: this is step 1/3 | messages#torch-export-torch-onnx-export | Exception summary
+No ONNX function found for aten._linalg_svd | messages#torch-export-torch-onnx-export | custom_translation_table
+Could not extract specialized integer | messages#torch-export-torch-onnx-export | x[mask].shape[0]
+export: Guard failed: x.size()[0] == 4 | messages#torch-export-torch-onnx-export | takes the sizes of the example only
+export of a function with NumPy inside | messages#torch-export-torch-onnx-export | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
@@ -677,6 +714,10 @@ PEFT: the adapter makes the compiled model slower | libraries#lora-adapters-peft
 two compilations per block when training LoRA | libraries#lora-adapters-peft | requires_grad_()
 a compiled model builds a 4D attention mask | libraries#transformers | rules out the fastest kernels
 max-autotune is extremely slow, the batch size changes | cost#which-mode | tries kernels again
+no kernel image is available for execution | messages#generated-code-triton | get_arch_list
+Expect query and key/value to have the same number of heads | libraries#flex-attention-block-masks | enable_gqa=True
+flex_attention: power of 2 shared query heads | libraries#flex-attention-block-masks | FORCE_USE_FLEX_ATTENTION
+max_autotune_gemm_backends TRITON fails for a convolution | messages#generated-code-triton | keep `ATEN`
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
 how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
@@ -686,7 +727,8 @@ a recomputation takes another graph | training#checkpointerror-a-compiled-block-
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
-scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial
+scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
+does torchsparse work, and its gradients? | libraries#scipy-opencv-pybind-cuda-kernels | keeps its gradients
 int(round(np.floor(3.1))) raises TorchRuntimeError | messages#while-dynamo-traces | a number of NumPy is an array
 reduce-overhead with dynamic padding: 9 distinct sizes | gpu#each-size-is-recorded-again-slow-calls-memory | Pad batches
 metrics stay frozen with EMA weights | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
@@ -707,6 +749,7 @@ an assert is ignored after a print | known_bugs#wrong-results | is false does no
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
 fold fails in inductor with an AssertionError | messages#generated-code-triton | within a release or two
+LoweringException at one op | errors#backendcompilerfailed-the-graph-is-right-the-backend-fails-on-it | calls as it is
 autograd.Function with an enum | training#what-breaks-in-training-code | nor does an enum
 blocks compiled one by one: overwritten | gpu#tensor-output-overwritten-by-a-subsequent-run | in between
 does TORCH_COMPILE_DISABLE=0 enable it again? | escape_hatches#set-stance-compile-nothing-for-a-while | unset it
@@ -719,6 +762,8 @@ compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be com
 aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
 slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
+RecursionError with a __getattr__ of mine | messages#messages-that-only-older-releases-raise | self.inner
+torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward
 dynamic=True compiles forever | compile_time#slow-to-compile-loops-many-shapes | makes a symbol

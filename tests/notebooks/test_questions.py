@@ -101,6 +101,7 @@ second start still slow, autograd cache bypass | compile_time#a-cache-that-does-
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
+checkpointed layers need more memory when compiled | cost#what-lowers-the-peak | lower the budget
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
@@ -150,6 +151,8 @@ autograd.Function: every start is cold | causes/bypass-autograd-function | autog
 selective checkpointing bypasses the cache | causes/bypass-selective-checkpointing | cache_hash
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
+DDP with max-autotune hangs on two GPUs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
+gradients are not synchronized with python_reducer | training#ddp-distributeddataparallel-compile-inside-or-outside | compile the wrapper, not
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
@@ -194,6 +197,8 @@ MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | 
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
+a checkpoint of a compiled model predicts nonsense, strict=False | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | random weights
+the EMA copy is not compiled at inference | training#before-or-after-to-load-state-dict-deepcopy | call `.compile()` on it
 YOLO is missing forward | libraries#ultralytics-yolo-missing-forward | yolo.model
 compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
@@ -243,6 +248,7 @@ TensorDict with other keys compiles again | libraries#reinforcement-learning-sta
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#ddp-distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
+compiled_autograd.enable() requires no threads in backwards() | messages#gradients-inference-mode | Switch it off
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
@@ -253,6 +259,7 @@ a graph network compiles again for each graph | libraries#graph-networks-pyg | a
 higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
+random segfault while the autograd cache is saved | errors#crashes-and-hangs | AUTOGRAD_CACHE=0
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
@@ -308,6 +315,8 @@ time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
 filter in forward | traced#built-in-functions | `filter(f, values)`
 does weight_norm break? | traced#layers-and-losses | nn.utils.parametrizations
 a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
+torch.compile accepts invalid Bernoulli probabilities | errors#eager-code-raises-an-error-compiled-code-does-not | check their arguments only
+binary_cross_entropy with targets above 1 returns -50 | errors#eager-code-raises-an-error-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
 mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
@@ -684,6 +693,7 @@ every new prompt length compiles the prefill | where_to_compile#generate | pad_t
 hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
 a recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
+torch.compile inside my own backend does not use inductor | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial

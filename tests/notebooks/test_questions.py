@@ -151,8 +151,8 @@ autograd.Function: every start is cold | causes/bypass-autograd-function | autog
 selective checkpointing bypasses the cache | causes/bypass-selective-checkpointing | cache_hash
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
-DDP with max-autotune hangs on two GPUs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
-gradients are not synchronized with python_reducer | training#ddp-distributeddataparallel-compile-inside-or-outside | compile the wrapper, not
+DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
+python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | train apart
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
@@ -197,8 +197,9 @@ MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | 
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
-a checkpoint of a compiled model predicts nonsense, strict=False | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | random weights
-the EMA copy is not compiled at inference | training#before-or-after-to-load-state-dict-deepcopy | call `.compile()` on it
+strict=False, and wrong predictions | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | random weights
+the EMA copy runs uncompiled | training#before-or-after-to-load-state-dict-deepcopy | call `.compile()` on it
+training or inference graph? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | From the call
 YOLO is missing forward | libraries#ultralytics-yolo-missing-forward | yolo.model
 compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
@@ -315,8 +316,10 @@ time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
 filter in forward | traced#built-in-functions | `filter(f, values)`
 does weight_norm break? | traced#layers-and-losses | nn.utils.parametrizations
 a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
-torch.compile accepts invalid Bernoulli probabilities | errors#eager-code-raises-an-error-compiled-code-does-not | check their arguments only
-binary_cross_entropy with targets above 1 returns -50 | errors#eager-code-raises-an-error-compiled-code-does-not | Run one step eagerly
+invalid Bernoulli probabilities pass | errors#eager-code-raises-compiled-code-does-not | check their arguments only
+std of equal numbers, then NaN or inf | errors#one-operation-gives-a-different-result | a rounding error
+uint8 arithmetic differs from eager | errors#one-operation-gives-a-different-result | do not wrap
+a wrong target raises nothing | errors#eager-code-raises-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
 mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
@@ -689,11 +692,12 @@ max-autotune is extremely slow, the batch size changes | cost#which-mode | tries
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
 how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
+how do I compile a NequIP model? | libraries#programs-with-a-switch-timm-torchtune-axolotl | in the configuration
 every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
 hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
 a recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
-torch.compile inside my own backend does not use inductor | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
+torch.compile inside my own backend | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pil-tokenizers-numba-pybind | as in PyTorch's tutorial

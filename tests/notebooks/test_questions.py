@@ -341,6 +341,7 @@ AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not 
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
 mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
+DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | goes in again
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -679,6 +680,7 @@ FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
+a KV cache, and backward fails a second time | messages#gradients-inference-mode | kept with its graph
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
@@ -718,6 +720,7 @@ compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-
 the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
+reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor

@@ -112,6 +112,7 @@ second start still slow, autograd cache bypass | compile_time#a-cache-that-does-
 save a compiled model to a file | compile_time#without-a-compiler-in-production | aot_compile
 too many compile worker processes | compile_time#worker-processes | TORCHINDUCTOR_COMPILE_THREADS
 peak memory of a compiled model | cost#how-much-memory-does-it-take | usually needs less
+checkpointed layers need more memory when compiled | cost#what-lowers-the-peak | lower the budget
 memory not freed after del model | in_a_notebook#what-a-kernel-remembers-and-how-to-start-clean | Out[n]
 double backward is not supported | training#a-gradient-of-a-gradient | torch.func.grad
 _orig_mod in checkpoint keys | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | repair_checkpoint
@@ -164,6 +165,8 @@ autograd.Function: every start is cold | causes/bypass-autograd-function | autog
 selective checkpointing bypasses the cache | causes/bypass-selective-checkpointing | cache_hash
 inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
+DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
+python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | train apart
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
@@ -220,6 +223,9 @@ MONAI MetaTensor compiles again | recompiles#what-else-makes-it-compile-again | 
 load_state_dict with assign=True | training#before-or-after-to-load-state-dict-deepcopy | the next call uses them
 torch.compile in a daemon process | compile_time#worker-processes | daemons
 EMA finds no parameters of a compiled model | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | moving average
+strict=False, and wrong predictions | in_a_notebook#orig-mod-in-the-keys-of-a-checkpoint | random weights
+the EMA copy runs uncompiled | training#before-or-after-to-load-state-dict-deepcopy | call `.compile()` on it
+training or inference graph? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | From the call
 YOLO is missing forward | libraries#ultralytics-yolo-missing-forward | yolo.model
 compiled inside disabled | escape_hatches#torch-compiler-disable-leave-a-function-out | their own `torch.compile`
 disallow_in_graph and disable | escape_hatches#others-that-look-alike | for a backend that lacks it
@@ -273,6 +279,7 @@ TensorDict with other keys compiles again | libraries#reinforcement-learning-sta
 tensor parallel with torch.compile | training#tensor-parallel-parallelize-module | before or after
 DDP under no_grad breaks at the buffers | training#ddp-distributeddataparallel-compile-inside-or-outside | batch norm
 do I need compiled autograd? | training#do-you-need-compiled-autograd | Seldom
+compiled_autograd.enable() requires no threads in backwards() | messages#gradients-inference-mode | Switch it off
 selective checkpointing around a compiled function | training#what-breaks-in-training-code | context_fn
 a NumPy number keeps CUDA graphs off | gpu#skipping-cudagraphs-the-reasons | convert it with `float()`
 slow again at the fourth call | gpu#each-size-is-recorded-again-slow-calls-memory | a new input size
@@ -283,6 +290,7 @@ a graph network compiles again for each graph | libraries#graph-networks-pyg | a
 higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
+random segfault while the autograd cache is saved | errors#crashes-and-hangs | AUTOGRAD_CACHE=0
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
@@ -338,6 +346,11 @@ time with CUDA events | cost#a-stopwatch-that-can-be-trusted | elapsed_time
 filter in forward | traced#built-in-functions | `filter(f, values)`
 does weight_norm break? | traced#layers-and-losses | nn.utils.parametrizations
 a custom operator is never called | errors#nothing-raises-but-the-result-differs | declare what it changes
+invalid Bernoulli probabilities pass | errors#eager-code-raises-compiled-code-does-not | check their arguments only
+std of equal numbers, then NaN or inf | errors#one-operation-gives-a-different-result | a rounding error
+uint8 arithmetic differs from eager | errors#one-operation-gives-a-different-result | do not wrap
+slice_scatter and diagonal_scatter have zero gradients | known_bugs#gradients-and-backward-passes | was kept
+a wrong target raises nothing | errors#eager-code-raises-compiled-code-does-not | Run one step eagerly
 isinstance with a Protocol takes the wrong branch | errors#nothing-raises-but-the-result-differs | hasattr
 try around an operation does not catch its error | errors#nothing-raises-but-the-result-differs | compare the sizes
 mutates_args of a custom operator | escape_hatches#custom-operators-one-opaque-operation | "unknown"
@@ -358,6 +371,7 @@ AdamW(fused=True) in a compiled step | where_to_compile#the-training-step | not 
 the output of one compiled function into another | gpu#tensor-output-overwritten-by-a-subsequent-run | calls both
 gradient accumulation with CUDA graphs | gpu#tensor-output-overwritten-by-a-subsequent-run | register_hook
 mark_static_address compiles again | gpu#tensor-output-overwritten-by-a-subsequent-run | with `guard=True`
+DDP and reduce-overhead crash after training | gpu#tensor-output-overwritten-by-a-subsequent-run | goes in again
 a model of matrix products gains nothing | cost#slower-than-eager-how-to-read-the-figures | gains little
 what is triton_poi_fused_add_sin_0? | cost#in-a-profile | aot_graphs
 which function takes long to trace? | compile_time#what-takes-the-time | DYNAMO_PROFILER
@@ -703,6 +717,7 @@ export of a function with NumPy inside | messages#torch-export-torch-onnx-export
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
 modified by an inplace operation | messages#gradients-inference-mode | even if the loss does not use it
+a KV cache, and backward fails a second time | messages#gradients-inference-mode | kept with its graph
 text classification on a CPU is slow | cost#on-a-cpu-no-gain-threads-no-grad | Pad to a few lengths
 Tried to use data-dependent value: torch.onnx | messages#sizes-and-numbers | only a break
 unsupported builtin: isinstance with an ABC | common_breaks#messages-of-earlier-releases | an abstract class
@@ -721,10 +736,12 @@ max_autotune_gemm_backends TRITON fails for a convolution | messages#generated-c
 a loop that fills a tensor step by step is slow | compile_time#slow-to-compile-loops-many-shapes | torch.stack
 checkPoolLiveAllocations with max-autotune in ComfyUI | messages#cuda-graphs | --disable-cuda-malloc
 how to turn compiling off in CSM | libraries#programs-with-a-switch-timm-torchtune-axolotl | NO_TORCH_COMPILE=1
+how do I compile a NequIP model? | libraries#programs-with-a-switch-timm-torchtune-axolotl | in the configuration
 every new prompt length compiles the prefill | where_to_compile#generate | pad_to_multiple_of
 hip_utils.c cannot be compiled on Windows with AMD | in_a_notebook#no-gpu-no-compiler-no-triton | clang-cl
 a recomputation takes another graph | training#checkpointerror-a-compiled-block-whose-sizes-vary | _set_lru_cache
 save a model compiled with torch_tensorrt | cost#which-backend-one-of-your-own | torch_tensorrt.save
+torch.compile inside my own backend | cost#which-backend-one-of-your-own | compile_fx(graph, inputs)
 'L['x']' requires_grad mismatch of torchtune's LoRA | causes/recompile-requires-grad | costs one compilation, once
 'NoneType' object has no attribute 'store_cubin' | messages#generated-code-triton | do without
 scipy.fft.dctn: no attribute IF_NEEDED | libraries#scipy-opencv-pybind-cuda-kernels | as in PyTorch's tutorial
@@ -745,6 +762,7 @@ compiled_autograd compiles after each zero_grad | training#do-you-need-compiled-
 the second call is extremely slow with reduce-overhead | gpu#each-size-is-recorded-again-slow-calls-memory | one records
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
+reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor

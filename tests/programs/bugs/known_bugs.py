@@ -122,6 +122,12 @@ def issue_181146(compiler: Compiler) -> Any:
     return x.grad
 
 
+def issue_182012(compiler: Compiler) -> Any:
+    x = torch.zeros(5, 5, requires_grad=True)
+    compiler(lambda x: torch.diagonal_scatter(x, torch.ones(5)).sum())(x).backward()
+    return x.grad
+
+
 def issue_184113(compiler: Compiler) -> Any:
     x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
     compiler(lambda x, y: Added.apply(x, y).sum())(x, y).backward()
@@ -494,6 +500,13 @@ def issue_188225(compiler: Compiler) -> Tensor:
         return x + torch.arccosh(torch.log2(torch.full((2, 2), 0.5))).softmax(-1).nan_to_num(1.0)
 
     return compiler(shifted)(torch.ones(2, 2))
+
+
+def issue_194706(compiler: Compiler) -> Tensor:
+    def products(x: Tensor) -> Tensor:
+        return ((x.prod() + x) @ (x.sum() + x) @ (x.sum() + x)).sum()
+
+    return compiler(torch.func.jacfwd(products))((torch.arange(1, 10) / 10).half().reshape(3, 3))
 
 
 def issue_189830(compiler: Compiler) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.experiments.frontends import CopiedFunction
+    from jupyter_graphbreak.experiments.frontends import CopiedCalls
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
@@ -398,7 +398,7 @@ def compare(
     backend: str = "eager",
     find_cell: FindCell = lambda _: None,
     seconds: float | None = None,
-    copied: CopiedFunction | None = None,
+    copied: CopiedCalls | None = None,
     effects: RunEffects | None = None,
 ) -> Frontends:
     """Compare the front ends as :func:`compare_frontends` does.
@@ -413,8 +413,8 @@ def compare(
         Returns the cell that a code object comes from, given its file name; for the report.
     seconds : float or None
         The time limit; by default 120 seconds.
-    copied : CopiedFunction, optional
-        What is known about the copy, if ``fn`` is one.
+    copied : CopiedCalls, optional
+        The copies, if ``fn`` is a copy.
     effects : RunEffects or None
         The effects of the real run. If the function had any, it is not compared.
     """

@@ -392,19 +392,21 @@ def frontends_after_fault(fn: Callable[..., Any], fault: Exception) -> Frontends
     return Frontends(name, require_torch(), Example("", ""), [], searched=False, verdicts=[], diagnostics=[note])
 
 
-class CopiedFunction(NamedTuple):
-    """A copy of a function, the copies of its large memory, and the objects to which names in uncopied code refer."""
+class CopiedCalls(NamedTuple):
+    """Copies of a function and of its inputs, of their large memory, and of the objects that uncopied code names."""
 
     call: Callable[..., Any]
+    inputs: list[Arguments]
     twins: tuple[Twin, ...]
     kept_names: KeptNames
 
 
-def copy_for_comparison(fn: Callable[..., Any]) -> CopiedFunction:
-    """Return a copy of a function and its state, so that the front ends can be compared on it after it has run."""
+def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequence[Arguments]) -> CopiedCalls:
+    """Return copies of a function with its state and inputs, to compare the front ends after the function has run."""
     memory = KeptMemory()
-    subject = Subject(_uncompiled(fn), memory_provider=memory)
-    return CopiedFunction(subject.call, tuple(memory.twins), subject.kept_names())
+    subject = Subject(_uncompiled(fn), first, memory)
+    inputs = [subject.arguments or first, *map(subject.copies_of, others)]
+    return CopiedCalls(subject.call, inputs, tuple(memory.twins), subject.kept_names())
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from IPython.core.interactiveshell import InteractiveShell
 
-    from jupyter_graphbreak.experiments.frontends import CopiedFunction
+    from jupyter_graphbreak.experiments.frontends import CopiedCalls
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.guard import RunEffects
     from jupyter_graphbreak.ipython.cell.texts import CellTexts
@@ -67,12 +67,12 @@ class FrontendComparison:
         """Return a function that compares the front ends on some calls, with copies of their current inputs."""
         from jupyter_graphbreak.experiments.frontends import copy_for_comparison
 
-        copied = copy_for_comparison(calls[0][0])
-        inputs = [arguments.copy() for arguments in _as_arguments(calls)]
-        return lambda effects: self._compare(copied.call, inputs, effects, copied)
+        first, *others = _as_arguments(calls)
+        copied = copy_for_comparison(calls[0][0], first, others)
+        return lambda effects: self._compare(copied.call, copied.inputs, effects, copied)
 
     def _compare(
-        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copied: CopiedFunction | None = None
+        self, function: Any, inputs: list[Arguments], effects: RunEffects | None, copied: CopiedCalls | None = None
     ) -> Frontends:
         from jupyter_graphbreak.api.single_calls import compare
 

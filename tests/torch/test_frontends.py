@@ -20,6 +20,7 @@ from jupyter_graphbreak import Frontends, compare_frontends
 from jupyter_graphbreak._torch_compat.compiled import compiled_callable
 from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.frontends import Examination
+from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.report.frontends import Raised
 from tests.support.sampling import sampled
 
@@ -413,6 +414,18 @@ def test_earlier_compilations_stay_valid() -> None:
     assert (verdicts["torch.compile"].graphs, verdicts["torch.compile(fullgraph=True)"].graphs) == (1, 1)
     compiled(torch.ones(4, 3))
     assert len(counted) == 1
+
+
+def test_copied_calls_share_the_unchanged_memory_of_their_arguments() -> None:
+    def loss(net: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = net(x).sum()
+        return result
+
+    net, x = torch.nn.Linear(512, 512), torch.ones(1, 512)
+    copied = frontends.copy_for_comparison(loss, Arguments(net, x), [])
+    (twin,), (inputs,) = copied.twins, copied.inputs
+    assert twin.original() is net.weight
+    assert inputs.args[0].weight.data_ptr() == twin.kept.data_ptr()
 
 
 def test_comparison_converts_to_json() -> None:

@@ -34,7 +34,7 @@ from jupyter_graphbreak.experiments.trial.entry import backend_name, recompiling
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
 from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.attributes import is_instance
@@ -220,7 +220,7 @@ class _CompiledCall:
         end = time.monotonic() + _MAX_TIMING_S
         times: list[float] = []
         while len(times) < _MIN_CALLS or (time.monotonic() < end and len(times) < _MAX_CALLS):
-            require_time()
+            require_time("call")
             self.subject.restore()
             arguments = self.subject.copies_of(self.subject.arguments or Arguments())
             seed_all(0)
@@ -262,12 +262,13 @@ def _call(
     program: Callable[..., Any], subject: Subject, arguments: Arguments | None = None
 ) -> tuple[Any, Arguments, str | None]:
     """Call a program; return its result, its arguments after the call, and the name of the exception it raised."""
-    require_time()
+    require_time("call")
     arguments = arguments or subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
     with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
         try:
-            return program(*arguments.args, **arguments.kwargs), arguments, None
+            with timed_run("call"):
+                return program(*arguments.args, **arguments.kwargs), arguments, None
         except Exception as error:  # noqa: BLE001 - the exception is the finding
             return None, arguments, type(error).__name__
 
@@ -291,7 +292,11 @@ def _observe(
     observation.values |= {f"{name} afterwards": item for name, item in subject.state(memo).items()}
     inputs = dict(_inputs_with_gradients(named_arguments, subject))
     try:
-        with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
+        with (
+            subject.activated(),
+            guarded(subject.call, changeable_parts=subject.changeable_parts),
+            timed_run("backward"),
+        ):
             gradients = gradients_of(value, list(inputs.values()))
     except Exception as error:  # noqa: BLE001 - such as an autograd graph that was freed; the exception is the finding
         observation.raised_backward = type(error).__name__

@@ -23,6 +23,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.effects import preserve_random_generators, seed_torch
 from jupyter_graphbreak.experiments.trial.outcome import gradient_weights
 from jupyter_graphbreak.experiments.trial.saved_state import SavedState
+from jupyter_graphbreak.experiments.trial.time_limit import require_time
 from jupyter_graphbreak.experiments.trial.values import largest_number
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
 
     The inputs are restored.
     """
+    require_time("call")
     saved = SavedState(inputs, subject.memory.is_intact)
     unchanged_keys = subject.unchanged_memo()
     try:
@@ -218,6 +220,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
             seed_torch(_SEED)
             value = function(*inputs)
             if gradients:
+                require_time("backward")
                 value = gradients_of(value, [item for item in inputs if isinstance(item, torch.Tensor)])
                 return subject.snapshot(value, {})
         return subject.snapshot((value, inputs), subject.unchanged_memo())

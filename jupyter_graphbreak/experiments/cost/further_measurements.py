@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.cost.memory_changes import tried_changes
 from jupyter_graphbreak.experiments.cost.operations import slow_operations
 from jupyter_graphbreak.experiments.cost.regions import measure_regions
 from jupyter_graphbreak.experiments.cost.saved_lines import with_compiled_lines
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time, require_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +120,7 @@ def with_further_measurements(cost: EntryCost, steady: SteadyState, *, seconds: 
 def result_or_none(measure: Callable[[], _T]) -> _T | None:
     """Return the result of a measurement; ``None`` if it fails or takes too long."""
     try:
+        require_time()
         return measure()
     except (Exception, TimeUpError):  # noqa: BLE001 - a backward pass from all results may fail, for example
         return None

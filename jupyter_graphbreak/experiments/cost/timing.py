@@ -135,17 +135,18 @@ def time_in_turn(
     list of list of CallTime
         The undisturbed calls of each variant, see :func:`undisturbed`.
     """
-    budget_end = clock() + budget.seconds
+    now = clock()
+    budget_end = now + budget.seconds
     calls: list[list[CallTime]] = [[] for _ in variants]
     was_collecting = gc.isenabled()
     gc.disable()
     try:
         for round_number in range(max(budget.runs, MIN_RUNS)):
-            now = clock()
+            last_start, now = now, clock()
             overtime = now - budget_end
             if round_number >= _MIN_RUNS_LATE and now >= end:
                 break
-            if round_number >= _MIN_RUNS_AT_END and seconds_left() <= 0:
+            if round_number >= _MIN_RUNS_AT_END and seconds_left() <= now - last_start:
                 break
             undisturbed_counts = [sum(call.yields == 0 for call in variant_calls) for variant_calls in calls]
             is_enough = overtime >= 0 and min(undisturbed_counts) >= MIN_RUNS

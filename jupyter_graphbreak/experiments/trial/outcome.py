@@ -35,7 +35,7 @@ from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.other_threads import redirect_thread_streams
 from jupyter_graphbreak.experiments.trial.places import RESULT, memory_address, named_objects
 from jupyter_graphbreak.experiments.trial.stand_ins import remember_streams
-from jupyter_graphbreak.experiments.trial.time_limit import require_time
+from jupyter_graphbreak.experiments.trial.time_limit import require_time, timed_run
 from jupyter_graphbreak.experiments.trial.values import Yielded
 from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
@@ -157,7 +157,7 @@ def run(
     TimeUpError
         If the time limit has passed.
     """
-    require_time()
+    require_time("call")
     copies = subject.copies_of(arguments)
     value, raised, backward_error = None, None, None
     line_counter = _current_line_limit()
@@ -177,7 +177,7 @@ def run(
                 if is_instance(item, torch.Tensor)
             }
         try:
-            with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext():
+            with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext(), timed_run("call"):
                 value = program(*copies.args, **copies.kwargs)
                 if is_instance(value, types.GeneratorType):
                     value = Yielded(list(value))
@@ -269,7 +269,11 @@ def _run_backward(tensors: dict[str, torch.Tensor]) -> tuple[dict[str, torch.Ten
     try:
         for leaf, _ in saved_grads.values():
             leaf.grad = None
-        with torch.enable_grad(), _digested_gradients(leaf for leaf, _ in saved_grads.values()) as digests:
+        with (
+            torch.enable_grad(),
+            _digested_gradients(leaf for leaf, _ in saved_grads.values()) as digests,
+            timed_run("backward"),
+        ):
             torch.autograd.backward(list(roots.values()), [gradient_weights(root) for root in roots.values()])
         gradients = {
             place: clone(leaf.grad, digests={}) if leaf.grad is not None else digests.get(id(leaf))

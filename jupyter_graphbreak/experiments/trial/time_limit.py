@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from jupyter_graphbreak._torch_compat.compiled import before_each_step
 
@@ -13,7 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-_END: ContextVar[float] = ContextVar("graphbreak_end", default=float("inf"))
+#: Runs that cannot be stopped: a call of the function, and its backward pass.
+RunKind = Literal["call", "backward"]
+
+
+@dataclass
+class _Runs:
+    """The seconds of the shortest run of each kind, and the number of steps of compilations so far."""
+
+    shortest_s: dict[RunKind, float] = field(default_factory=dict)
+    compilation_steps: int = 0
+
+
+@dataclass(frozen=True)
+class _TimeLimit:
+    """The end as :func:`time.monotonic`, and the runs made under the outermost limit, all of which are of one entry."""
+
+    end: float = float("inf")
+    runs: _Runs = field(default_factory=_Runs)
+
+
+_TIME_LIMIT: ContextVar[_TimeLimit | None] = ContextVar("graphbreak_time_limit", default=None)
 
 
 class TimeUpError(BaseException):
@@ -29,27 +50,56 @@ def limit_time(end: float) -> Iterator[None]:
     TimeUpError
         Before a call, or a step of a compilation, that would start later.
     """
-    token = _END.set(min(end, _END.get()))
+    outer = _TIME_LIMIT.get()
+    token = _TIME_LIMIT.set(_TimeLimit(end) if outer is None else _TimeLimit(min(end, outer.end), outer.runs))
     try:
         yield
     finally:
-        _END.reset(token)
+        _TIME_LIMIT.reset(token)
 
 
 def seconds_left() -> float:
     """Return how many seconds remain until the time limit."""
-    return _END.get() - time.monotonic()
+    limit = _TIME_LIMIT.get()
+    return limit.end - time.monotonic() if limit is not None else float("inf")
 
 
 def limit_compilations() -> AbstractContextManager[None]:
     """Return a context in which compilations end at the time limit."""
-    return before_each_step(require_time)
+    return before_each_step(_note_compilation_step)
 
 
-def require_time() -> None:
-    """Raise :class:`TimeUpError` if the time limit has passed."""
-    if seconds_left() <= 0:
+def _note_compilation_step() -> None:
+    if (limit := _TIME_LIMIT.get()) is not None:
+        limit.runs.compilation_steps += 1
+    require_time()
+
+
+def require_time(kind: RunKind | None = None) -> None:
+    """Raise :class:`TimeUpError` if the time limit has passed, or less time is left than a run of a kind takes."""
+    limit = _TIME_LIMIT.get()
+    if limit is not None and seconds_left() <= (limit.runs.shortest_s.get(kind, 0.0) if kind is not None else 0.0):
         raise TimeUpError
+
+
+@contextlib.contextmanager
+def timed_run(kind: RunKind) -> Iterator[None]:
+    """Start a run only if there is time for the shortest one of its kind so far, and remember how long it takes.
+
+    The time of a run that compiles something is not remembered.
+
+    Raises
+    ------
+    TimeUpError
+        Before a run that would end too late.
+    """
+    require_time(kind)
+    limit = _TIME_LIMIT.get()
+    steps, begun = limit.runs.compilation_steps if limit is not None else 0, time.monotonic()
+    yield
+    if limit is not None and limit.runs.compilation_steps == steps:
+        seconds = time.monotonic() - begun
+        limit.runs.shortest_s[kind] = min(seconds, limit.runs.shortest_s.get(kind, seconds))
 
 
 class Patience:

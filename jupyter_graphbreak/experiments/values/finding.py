@@ -23,7 +23,7 @@ from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time
+from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
 from jupyter_graphbreak.experiments.values.ranges import range_of
 from jupyter_graphbreak.experiments.values.recorder import EagerValues, GraphsOneByOne, NodeKey, ValueRecorder
 from jupyter_graphbreak.recording import recorder as recording_of
@@ -160,7 +160,7 @@ def _nonfinite_counts(
     computed_by: Literal["graphs", "eager", "backend"], program: Callable[..., Any], subject: Subject
 ) -> NonFiniteCounts:
     """Call a program with a backward pass from its results, and count NaN and infinite elements."""
-    require_time()
+    require_time("call")
     subject.restore()
     arguments = subject.copies_of(subject.arguments or Arguments())
     seed_all(0)
@@ -169,9 +169,11 @@ def _nonfinite_counts(
     gradients: list[torch.Tensor | None] = []
     with subject.activated(), guarded(subject.call, changeable_parts=subject.changeable_parts):
         try:
-            value = program(*arguments.args, **arguments.kwargs)
+            with timed_run("call"):
+                value = program(*arguments.args, **arguments.kwargs)
             results = [tensor for _, tensor in named_tensors(value, RESULT)]
-            with contextlib.suppress(RuntimeError):  # for example, the call has already used the autograd graph
+            # For example, the call has already used the autograd graph.
+            with contextlib.suppress(RuntimeError), timed_run("backward"):
                 gradients = gradients_of(value, list(tensors_of(subject, arguments)))
         except Exception as error:  # noqa: BLE001 - the exception is part of the finding
             raised = type(error).__name__

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from msgspec.structs import replace
 
 from jupyter_graphbreak._torch_compat.tensor_values import looking_at_tensors
 from jupyter_graphbreak.report.values import ValueRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The number of elements that are looked at together: masks and double precision need several times their memory.
+_ELEMENTS_IN_PART = 1 << 20
 
 
 class Presence(NamedTuple):
@@ -28,7 +35,7 @@ def presence_of(tensor: torch.Tensor) -> Presence:
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
             return NO_NONFINITE
-        if bool(torch.isfinite(numbers).all()):
+        if all(bool(torch.isfinite(part).all()) for part in _parts(numbers)):
             return NO_NONFINITE
         return Presence(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
 
@@ -40,27 +47,42 @@ def range_of(tensor: torch.Tensor) -> ValueRange:
         numbers = _numbers(tensor)
         if numbers is None or not numbers.numel():
             return ValueRange(shape, dtype, tensor.numel())
-        nan = inf = 0
-        if numbers.is_floating_point() or numbers.is_complex():
-            is_finite = torch.isfinite(numbers)
-            nonfinite_count = numbers.numel() - int(is_finite.sum())
-            if nonfinite_count:
-                nan = int(torch.isnan(numbers).sum())
-                inf = nonfinite_count - nan
-                numbers = numbers[is_finite]
-        range_without_bounds = ValueRange(shape, dtype, tensor.numel(), nan, inf)
-        if numbers.is_complex() or not numbers.numel():
-            return range_without_bounds
-        low, high, mean = _bounds_and_mean(numbers)
-        return replace(range_without_bounds, low=low, high=high, mean=mean)
+        part_ranges = (_range_of_part(part, shape, dtype) for part in _parts(numbers))
+        return replace(functools.reduce(merged_range, part_ranges), elements=tensor.numel())
+
+
+def _parts(numbers: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the numbers of a tensor in parts, without copying them."""
+    by_stride = sorted(range(numbers.dim()), key=numbers.stride, reverse=True)
+    ordered = numbers.permute(by_stride)
+    ordered = ordered.view(-1) if ordered.is_contiguous() else ordered
+    elements_in_row = ordered.numel() // max(1, len(ordered))
+    yield from ordered.split(max(1, _ELEMENTS_IN_PART // max(1, elements_in_row)))
+
+
+def _range_of_part(numbers: torch.Tensor, shape: list[int], dtype: str) -> ValueRange:
+    elements, nan, inf = numbers.numel(), 0, 0
+    if numbers.is_floating_point() or numbers.is_complex():
+        is_finite = torch.isfinite(numbers)
+        nonfinite_count = elements - int(is_finite.sum())
+        if nonfinite_count:
+            nan = int(torch.isnan(numbers).sum())
+            inf = nonfinite_count - nan
+            numbers = numbers[is_finite]
+    range_without_bounds = ValueRange(shape, dtype, elements, nan, inf)
+    if numbers.is_complex() or not numbers.numel():
+        return range_without_bounds
+    low, high, mean = _bounds_and_mean(numbers)
+    return replace(range_without_bounds, low=low, high=high, mean=mean)
 
 
 def merged_range(one: ValueRange, other: ValueRange) -> ValueRange:
-    """Return the range of the values of two executions."""
+    """Return the range of the values of two executions, or of two parts of a tensor."""
     lows = [low for low in (one.low, other.low) if low is not None]
     highs = [high for high in (one.high, other.high) if high is not None]
     weights = [(part.mean, part.elements - part.nan - part.inf) for part in (one, other) if part.mean is not None]
     total = sum(count for _, count in weights)
+    is_known = all(part.mean is not None for part in (one, other) if part.low is not None)
     return ValueRange(
         one.shape,
         one.dtype,
@@ -69,7 +91,7 @@ def merged_range(one: ValueRange, other: ValueRange) -> ValueRange:
         one.inf + other.inf,
         min(lows, default=None),
         max(highs, default=None),
-        sum(mean * (count / total) for mean, count in weights) if total else None,
+        sum(mean * (count / total) for mean, count in weights) if total and is_known else None,
     )
 
 

@@ -144,6 +144,7 @@ class ValueRecorder:
         def record_gradients(
             input_gradients: tuple[torch.Tensor | None, ...], output_gradients: tuple[torch.Tensor | None, ...]
         ) -> None:
+            require_time()
             before = self._presence(gradient for gradient in output_gradients if gradient is not None)
             for gradient in input_gradients:
                 if gradient is not None:

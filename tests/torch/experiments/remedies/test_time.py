@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from msgspec import structs
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.compiled import before_each_step
+from jupyter_graphbreak.api import rerun, single_calls
 from jupyter_graphbreak.experiments import frontends
 from jupyter_graphbreak.experiments.check import checking
 from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -21,11 +23,15 @@ from jupyter_graphbreak.experiments.remedies.inner_calls import InnerCalls
 from jupyter_graphbreak.experiments.remedies.remedy_list import with_remedies
 from jupyter_graphbreak.experiments.remedies.search import Candidate, Search
 from jupyter_graphbreak.experiments.remedies.trial_runner import TrialResult, TrialRunner
-from jupyter_graphbreak.experiments.trial import time_limit
+from jupyter_graphbreak.experiments.trial import outcome, time_limit
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
-from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.experiments.trial.time_limit import RunKind, TimeUpError, limit_time, timed_run
+from jupyter_graphbreak.experiments.values import finding as values_finding
 from jupyter_graphbreak.report.remedies import NO_TIME, WORKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PROPOSALS = 6
 
@@ -186,6 +192,28 @@ def test_without_time_nothing_is_called_and_the_report_says_so() -> None:
     assert "torch.compile" in compared.left_out
     assert "There was no time left for torch.jit.trace" in str(compared)
     assert calls == []
+
+
+@pytest.mark.parametrize("ask", ["check", "values", "compare_frontends", "try_remedies"])
+def test_a_run_that_would_end_late_is_not_started(monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    @contextlib.contextmanager
+    def slow_run(kind: RunKind) -> Iterator[None]:
+        with timed_run(kind):
+            yield
+            clock.now += {"call": 2.5, "backward": 5.0}[kind]
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).sum()
+
+    clock = Clock()
+    clocks = SimpleNamespace(monotonic=clock.monotonic, thread_time=clock.monotonic)
+    for module in (single_calls, rerun, finding, search, time_limit):
+        monkeypatch.setattr(module, "time", clocks)
+    for user in (checking, values_finding, outcome):
+        monkeypatch.setattr(user, "timed_run", slow_run)
+    function: Any = double if ask == "compare_frontends" else torch.compile(double, backend="eager")
+    getattr(jupyter_graphbreak, ask)(function, torch.ones(3, requires_grad=True), seconds=20)
+    assert 10 < clock.now <= 20
 
 
 def test_front_ends_reached_in_time_have_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The time that trials spend on further inputs."""
+"""The time that trials spend on runs and on further inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from jupyter_graphbreak.experiments.trial.time_limit import Patience
+from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, require_time, timed_run
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,17 @@ def test_patience_counts_work_rather_than_the_load_of_the_machine(
     clock["worked"] += worked
     clock["passed"] += passed
     assert patience.is_over is is_over
+
+
+def test_a_run_starts_only_if_there_is_time_for_the_shortest_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with limit_time(1010.0):
+        for seconds in (4.0, 2.0, 3.0):
+            with timed_run("call"):
+                now[0] += seconds
+        require_time("backward")
+        with pytest.raises(TimeUpError), limit_time(1100.0), timed_run("call"):
+            pytest.fail("one second is left")
+    with limit_time(1010.0), timed_run("call"):
+        """Another function is called under this limit."""

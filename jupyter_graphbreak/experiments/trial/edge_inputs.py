@@ -157,6 +157,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
+    for kind, change in _gradient_changes(first):
+        arguments = map_tensors(first, functools.partial(change, unchanged))
+        for values in settings[:_MAX_NUMBERS_WITH_GRADIENTS]:
+            description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+            example = describe(f"{description}, {kind}", arguments, fn)
+            yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
     for description, kind, arguments in itertools.chain(
         _gradients_with_numbers(first, fn), _kind_changes(first, fn, may_be_indices)
     ):

@@ -337,6 +337,11 @@ def test_tensors_that_require_gradients_are_also_not_finite() -> None:
     assert all(value.requires_grad for value in values)
 
 
+def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> None:
+    found = edge_inputs(Arguments(torch.ones(3)), lambda x: x, {"gain": 2.0})
+    assert any(other.state == {"gain": 0.0} and other.arguments.args[0].requires_grad for other in found)
+
+
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
     cases = [case for case in Original(entry).edge_cases() if case.input.other_kind == "tensors that require gradients"]
@@ -395,7 +400,9 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
     model = types.SimpleNamespace(rule="double")
     found = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 4
+    assert [other.state for other in found if other.state and not other.other_kind] == [
+        {"model.rule": "not double"}
+    ] * 4
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:

@@ -302,7 +302,8 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
             yield from _propose_both_sides(site, title, [splice], tests, decided_count=decided_count)
     values = [*if_side.values.values(), *else_side.values.values()]
-    if python_test or len({*if_side.values, *else_side.values}) != 1 or not _is_accepted_by_cond(*values):
+    has_one_target = len({*if_side.values, *else_side.values}) == 1 and not (if_side.in_place or else_side.in_place)
+    if python_test or not has_one_target or not _is_accepted_by_cond(*values):
         return
     (target,) = {*if_side.values, *else_side.values}
     has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
@@ -343,10 +344,13 @@ def _selection_statements(
 ) -> list[str] | None:
     """Return the statements that select the value of each target after the branch."""
     if_side, else_side = branch_sides
+    in_place = if_side.in_place | else_side.in_place
+    if any(target in in_place - side.in_place for side in branch_sides for target in side.values):
+        return None  # one side changes the tensor, and the other one replaces it
     targets = []
     for target in {**if_side.values, **else_side.values}:
         is_set_on_both = target in if_side.values and target in else_side.values
-        if is_set_on_both or is_bound_before(site.draft, branch, target):
+        if is_set_on_both or target in in_place or is_bound_before(site.draft, branch, target):
             targets.append(target)
         elif target in read_after(site.draft, branch):
             return None
@@ -361,7 +365,10 @@ def _selection_statements(
             condition = name
         lines += _save_values(site, sides)
     selected = ((target, where_call(site.torch, condition, a, b)) for target, (a, b) in sides.items() if a != b)
-    return [*lines, *(f"{target} = {text}" for target, text in selected)]
+    return [
+        *lines,
+        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selected),
+    ]
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:

@@ -77,8 +77,8 @@ _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "
 _NOT_FINITE = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers that are combined with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
-#: The maximum number of arguments whose tensors become zero, one at a time.
-_MAX_ZERO_ARGUMENTS = 3
+#: The maximum number of arguments whose tensors become zero, or require gradients, one at a time.
+_MAX_SINGLE_ARGUMENTS = 3
 #: The maximum number of keys that are left out of a dict, one at a time.
 _MAX_MISSING_KEYS = 3
 #: The maximum number of edge values for one item of a list or tuple.
@@ -209,6 +209,24 @@ def _kind_changes(
     yield from _shared_memory_changes(first, fn, may_be_indices)
     yield from _other_arguments(first, fn)
     yield from _given_optional_arguments(first, fn)
+    yield from _gradients_of_one_argument(first, fn, values, may_be_indices)
+
+
+def _gradients_of_one_argument(
+    first: Arguments,
+    fn: Callable[..., Any],
+    values: Mapping[str, Change],
+    may_be_indices: Callable[[torch.Tensor], bool],
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments of which one more requires gradients: a side may use only the other ones, or detach it."""
+    named = [name for name, value in first.named(fn).items() if tensors_in(value)]
+    changes = list(_gradient_changes(first)) if len(named) > 1 else []
+    for name, (_, change) in itertools.product(named[:_MAX_SINGLE_ARGUMENTS], changes):
+        kind = f"{name} requiring gradients"
+        for suffix, make_values in values.items():
+            changed = map_tensors(first, unless(may_be_indices, make_values))
+            require = only_for(tensors_in(changed.named(fn)[name]), functools.partial(change, unchanged))
+            yield f"{kind}{suffix}", kind, map_tensors(changed, require)
 
 
 def _longer_last_items(
@@ -426,7 +444,7 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     """Yield arguments of which only one becomes zero: the others keep a result finite."""
     may_be_indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
-    for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
+    for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change))
 

@@ -342,6 +342,13 @@ def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> 
     assert any(other.state == {"gain": 0.0} and other.arguments.args[0].requires_grad for other in found)
 
 
+def test_one_of_several_tensors_requires_gradients() -> None:
+    found = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3))
+    values = [case.arguments.args for case in found["x requiring gradients"]]
+    assert {(x.requires_grad, w.requires_grad) for x, w in values} == {(True, False)}
+    assert {float(x.sum()) for x, _ in values} == {9.0, -9.0, 0.0}
+
+
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
     cases = [case for case in Original(entry).edge_cases() if case.input.other_kind == "tensors that require gradients"]

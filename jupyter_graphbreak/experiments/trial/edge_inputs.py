@@ -55,7 +55,7 @@ from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
@@ -122,9 +122,9 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     """
     may_be_indices = indices_test(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
-    variants: dict[str, Change] = {
-        "": unchanged,
-        ", all tensors negated": unless(may_be_indices, negated),
+    two_sides: dict[str, Change] = {"": unchanged, ", all tensors negated": unless(may_be_indices, negated)}
+    variants = {
+        **two_sides,
         ", all tensors random": unless(may_be_indices, randomized, random_within),
         ", all tensors zero": unless(may_be_indices, torch.zeros_like),
     }
@@ -157,16 +157,11 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
-    for kind, change in _gradient_changes(first):
-        arguments = map_tensors(first, functools.partial(change, unchanged))
-        for values in settings[:_MAX_NUMBERS_WITH_GRADIENTS]:
-            description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
-            example = describe(f"{description}, {kind}", arguments, fn)
-            yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
     for description, kind, arguments in itertools.chain(
-        _gradients_with_numbers(first, fn), _kind_changes(first, fn, may_be_indices)
+        _gradients_with_numbers(first, fn, two_sides), _kind_changes(first, fn, may_be_indices)
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
+    yield from _gradients_with_state(first, fn, settings[:_MAX_NUMBERS_WITH_GRADIENTS], two_sides)
     if reads_gradients(first, fn):
         give_gradient = functools.partial(_with_grad, unchanged)
         arguments = map_tensors(first, give_gradient)
@@ -523,11 +518,17 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
         yield "tensors that require gradients", _with_requires_grad
 
 
-def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _gradients_with_numbers(
+    first: Arguments, fn: Callable[..., Any], two_sides: Mapping[str, Change]
+) -> Iterator[tuple[str, str, Arguments]]:
     """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
-        numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+        numbers = (
+            (f"{what}{suffix}", map_tensors(changed, change))
+            for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+            for suffix, change in two_sides.items()
+        )
         unchanged_numbers = [("the same values", first)]
         # Only a value that is not finite may lead to a side that needs no gradient, such as `zeros_like`.
         not_finite = (
@@ -538,6 +539,18 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
             unchanged_numbers, numbers, not_finite, _zero_arguments(first, fn), _length_changes(first, only_length=1)
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed, require)
+
+
+def _gradients_with_state(
+    first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], two_sides: Mapping[str, Change]
+) -> Iterator[Input]:
+    """Yield edge numbers in the state with tensors that require gradients, as for numbers among the arguments."""
+    for kind, require in _gradient_changes(first):
+        for values, (suffix, change) in itertools.product(settings, two_sides.items()):
+            arguments = map_tensors(first, functools.partial(require, change))
+            description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+            example = describe(f"{description}{suffix}, {kind}", arguments, fn)
+            yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
 
 
 def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:

@@ -363,6 +363,17 @@ def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
 
 
 @pytest.mark.parametrize("choice", ["some", "many"])
+def test_a_program_is_compiled_for_another_number_of_the_state(choice: EdgeCaseChoice) -> None:
+    def amplify(x: torch.Tensor) -> torch.Tensor:
+        return x * amplifier.gain
+
+    amplifier = types.SimpleNamespace(gain=2.0, name="a")
+    entry = Entry("", None, amplify, Arguments(torch.ones(4)), "eager")
+    states = [case.input.state for case in Original(entry).edge_cases_to_compile(choice)]
+    assert any(value == 0.0 for state in states for value in state.values())
+
+
+@pytest.mark.parametrize("choice", ["some", "many"])
 def test_a_program_is_compiled_for_a_size_that_is_captured_as_a_symbol(choice: EdgeCaseChoice) -> None:
     entry = Entry("", None, lambda x: x * 2, Arguments(torch.ones(4)), "eager")
     sizes = {case.input.arguments.args[0].shape[0] for case in Original(entry).edge_cases_to_compile(choice)}

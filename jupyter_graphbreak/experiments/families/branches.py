@@ -314,17 +314,18 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
 
 
 def _variants(
-    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide]
+    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide], *, names_condition: bool = False
 ) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
     """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
-    yield _WHERE_TITLE, condition, branch_sides, []
     name = fresh_name(site.draft, "condition")
+    naming_line = f"{name} = {parenthesized(condition)}"
+    yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
     guarded = (
         guarded_side(branch_sides[0], name, site.torch, is_taken=True),
         guarded_side(branch_sides[1], name, site.torch, is_taken=False),
     )
     if guarded != branch_sides:
-        yield _GUARDED_TITLE, name, guarded, [f"{name} = {parenthesized(condition)}"]
+        yield _GUARDED_TITLE, name, guarded, [naming_line]
 
 
 def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
@@ -501,7 +502,11 @@ def _merge_returns(
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
         else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
-    variants = [(where, *variant) for variant in _variants(site, condition, (if_side, else_side))]
+    selected = select_value(condition, if_side.result, else_side.result, where)
+    is_repeated = selected is not None and render_value(selected).count(condition) > 1
+    variants = [
+        (where, *variant) for variant in _variants(site, condition, (if_side, else_side), names_condition=is_repeated)
+    ]
     variants.append((cond, _COND_TITLE, condition, (if_side, else_side), []))
     for select, title, test, sides, earlier_lines in variants:
         result = select_value(test, sides[0].result, sides[1].result, select) if else_side.returns else None

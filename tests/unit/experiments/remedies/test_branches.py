@@ -74,7 +74,8 @@ def function(*lines: str) -> str:
         ),
         (
             ["if x.sum() > 0:", "    return Pair(x, size=-x)", "return Pair(mask, size=x)"], "x.sum() > 0",
-            ["return Pair(torch.where(x.sum() > 0, x, mask), size=torch.where(x.sum() > 0, -x, x))"],
+            ["condition = x.sum() > 0",
+             "return Pair(torch.where(condition, x, mask), size=torch.where(condition, -x, x))"],
         ),
         (
             ["if x.sum() > 0:", "    self.mean.copy_(x)", "else:", "    self.mean.mul_(0.9).add_(x, alpha=0.1)"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.families.drafting import Draft
 
-#: The text of a value; for a tuple, list or dict, its type, its keys and the values in it.
+#: The text of a value; for a tuple, list, dict or new object, its type, its keys and the values in it.
 Value = str | tuple[str, tuple[str, ...], tuple["Value", ...]]
 #: The signs of the operators, such as ``+``.
 OPERATOR_SIGNS = {
@@ -28,6 +29,11 @@ _UNSUPPORTED_NODES = (
     ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp,
     ast.GeneratorExp,
 )  # fmt: skip
+#: Methods that change a tensor in place and whose result a method without the final underscore returns.
+_IN_PLACE_METHODS = {
+    "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "lerp_", "mul_",
+    "neg_", "pow_", "sqrt_", "sub_",
+}  # fmt: skip
 #: Calls with side effects: they must not run on the side that is not taken.
 SIDE_EFFECT_CALLS = {
     "print", "append", "extend", "insert", "update", "pop", "add", "write", "open", "input", "setattr", "warn",
@@ -47,6 +53,8 @@ class BranchSide:
         Statements that assign the values that later statements of the side read.
     values : dict
         The assigned values, by the text of the target.
+    in_place : set of str
+        The targets that keep their tensor, whose content becomes the value.
     result : Value or None
         The returned value.
     returns : bool
@@ -57,6 +65,7 @@ class BranchSide:
 
     lines: list[str] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
+    in_place: set[str] = field(default_factory=set)
     result: Value | None = None
     returns: bool = False
     tests: list[ast.expr] = field(default_factory=list)
@@ -148,11 +157,13 @@ class _SideReader:
             current_text = self._current_texts.get(target, self._draft.text_of(statement.target))
             sign = OPERATOR_SIGNS[type(statement.op)]
             self._set(target, f"{operand(current_text)} {sign} {operand(self._text(statement.value))}", read_later)
-        elif isinstance(statement, ast.Return) and is_last:
+        elif isinstance(statement, ast.Return) and is_last and not self._side.in_place:
             self._side.returns = True
             self._side.result = self._value(statement.value) if statement.value is not None else "None"
         elif isinstance(statement, ast.If):
             self._read_branch(statement, read_later, is_last=is_last)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+            self._change_in_place(statement.value, read_later)
         else:
             raise _UnsupportedSideError
 
@@ -168,7 +179,40 @@ class _SideReader:
         else:
             raise _UnsupportedSideError
 
+    def _change_in_place(self, call: ast.Call, read_later: set[str]) -> None:
+        target, text = self._content_after(call)
+        is_assigned_before = target in self._side.values and target not in self._side.in_place
+        if is_assigned_before and target not in self._names_of_side:
+            raise _UnsupportedSideError
+        self._side.in_place.discard(target)
+        self._set(target, text, read_later)
+        if not is_assigned_before:
+            self._side.in_place.add(target)
+
+    def _content_after(self, node: ast.expr) -> tuple[str, str]:
+        """Return the target that methods such as ``add_`` change, one after the other, and the text of its content."""
+        if not isinstance(node, ast.Call):
+            if not isinstance(node, ast.Name | ast.Attribute):
+                raise _UnsupportedSideError
+            target = ast.unparse(node)
+            return target, self._current_texts.get(target, target)
+        if not isinstance(node.func, ast.Attribute):
+            raise _UnsupportedSideError
+        target, text = self._content_after(node.func.value)
+        method = node.func.attr
+        positional = [self._text(part) for part in node.args]
+        keywords = [f"{part.arg}={self._text(part.value)}" for part in node.keywords if part.arg is not None]
+        if method == "zero_":
+            return target, f"{self._torch}.zeros_like({target})"
+        if method == "copy_" and len(positional) == 1 and not node.keywords:
+            return target, positional[0]
+        if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):
+            raise _UnsupportedSideError
+        return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional, *keywords])})"
+
     def _set(self, target: str, text: str, read_later: set[str]) -> None:
+        if target in self._side.in_place:
+            raise _UnsupportedSideError
         if target in read_later:
             name = target if target in self._names_of_side else target.replace(".", "_") + self._suffix
             if not name.isidentifier():
@@ -183,7 +227,7 @@ class _SideReader:
             raise _UnsupportedSideError
         condition = tensor_condition(self._draft, branch.test, self._torch)
         sides = read_sides(self._draft, branch, self._torch, self._suffix)
-        if condition is None or sides is None:
+        if condition is None or sides is None or sides[0].in_place or sides[1].in_place:
             raise _UnsupportedSideError
         if_side, else_side = sides
         select = functools.partial(where_call, self._torch)
@@ -206,6 +250,10 @@ class _SideReader:
             return type(node).__name__, (), tuple(map(self._value, node.elts))
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             return "Dict", tuple(ast.unparse(key) for key in node.keys if key), tuple(map(self._value, node.values))
+        if isinstance(node, ast.Call) and _creates_object(node):
+            keys = ("" for _ in node.args), (f"{part.arg}=" for part in node.keywords)
+            values = (*node.args, *(part.value for part in node.keywords))
+            return ast.unparse(node.func), tuple(itertools.chain(*keys)), tuple(map(self._value, values))
         return self._text(node)
 
     def _text(self, node: ast.expr) -> str:
@@ -218,6 +266,13 @@ class _SideReader:
         if not changes:
             return argument(self._draft, node)
         return self._draft.rewritten(node, {part: operand(text) for part, text in changes.items()})
+
+
+def _creates_object(call: ast.Call) -> bool:
+    """Return whether a call creates an object from its arguments, judging by the name of a class."""
+    is_class = ast.unparse(call.func).rpartition(".")[2].lstrip("_")[:1].isupper()
+    are_known = not any(isinstance(part, ast.Starred) for part in call.args) and all(part.arg for part in call.keywords)
+    return is_class and are_known and bool(call.args or call.keywords)
 
 
 def _is_read(node: ast.AST) -> bool:
@@ -264,4 +319,6 @@ def render_value(value: Value) -> str:
         return "{" + ", ".join(f"{key}: {text}" for key, text in zip(keys, texts, strict=True)) + "}"
     if container_type == "List":
         return f"[{', '.join(texts)}]"
+    if container_type != "Tuple":
+        return f"{container_type}({', '.join(key + text for key, text in zip(keys, texts, strict=True))})"
     return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"

@@ -303,7 +303,8 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
             splice = site.draft.statement_replacement(branch, lines) if lines is not None else None
             yield from _propose_both_sides(site, title, [splice], tests, decided_count=decided_count)
     values = [*if_side.values.values(), *else_side.values.values()]
-    if python_test or len({*if_side.values, *else_side.values}) != 1 or not _is_accepted_by_cond(*values):
+    has_one_target = len({*if_side.values, *else_side.values}) == 1 and not (if_side.in_place or else_side.in_place)
+    if python_test or not has_one_target or not _is_accepted_by_cond(*values):
         return
     (target,) = {*if_side.values, *else_side.values}
     has_other_value = target in else_side.values or is_bound_before(site.draft, branch, target)
@@ -314,17 +315,18 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
 
 
 def _variants(
-    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide]
+    site: Site, condition: str, branch_sides: tuple[BranchSide, BranchSide], *, names_condition: bool = False
 ) -> Iterator[tuple[str, str, tuple[BranchSide, BranchSide], list[str]]]:
     """Yield variants that compute both sides: a title, the condition, the sides, and the statements before them."""
-    yield _WHERE_TITLE, condition, branch_sides, []
     name = fresh_name(site.draft, "condition")
+    naming_line = f"{name} = {parenthesized(condition)}"
+    yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
     guarded = (
         guarded_side(branch_sides[0], name, site.torch, is_taken=True),
         guarded_side(branch_sides[1], name, site.torch, is_taken=False),
     )
     if guarded != branch_sides:
-        yield _GUARDED_TITLE, name, guarded, [f"{name} = {parenthesized(condition)}"]
+        yield _GUARDED_TITLE, name, guarded, [naming_line]
 
 
 def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
@@ -347,10 +349,13 @@ def _selection_statements(
     ``None`` if there is no target, or if one that is read later may be unbound.
     """
     if_side, else_side = branch_sides
+    in_place = if_side.in_place | else_side.in_place
+    if any(target in in_place - side.in_place for side in branch_sides for target in side.values):
+        return None  # one side changes the tensor, and the other one replaces it
     targets = []
     for target in {**if_side.values, **else_side.values}:
         is_set_on_both = target in if_side.values and target in else_side.values
-        if is_set_on_both or is_bound_before(site.draft, branch, target):
+        if is_set_on_both or target in in_place or is_bound_before(site.draft, branch, target):
             targets.append(target)
         elif target in read_after(site.draft, branch):
             return None
@@ -365,7 +370,10 @@ def _selection_statements(
             condition = name
         lines += _save_values(site, sides)
     selected = ((target, where_call(site.torch, condition, a, b)) for target, (a, b) in sides.items() if a != b)
-    return [*lines, *(f"{target} = {text}" for target, text in selected)]
+    return [
+        *lines,
+        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selected),
+    ]
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
@@ -501,7 +509,11 @@ def _merge_returns(
     final_return = statements_after[0] if len(statements_after) == 1 else None
     if not branch.orelse and isinstance(final_return, ast.Return):
         else_side = read_side(draft, [final_return], "_else", site.torch) or else_side
-    variants = [(where, *variant) for variant in _variants(site, condition, (if_side, else_side))]
+    selected = select_value(condition, if_side.result, else_side.result, where)
+    is_repeated = selected is not None and render_value(selected).count(condition) > 1
+    variants = [
+        (where, *variant) for variant in _variants(site, condition, (if_side, else_side), names_condition=is_repeated)
+    ]
     variants.append((cond, _COND_TITLE, condition, (if_side, else_side), []))
     for select, title, test, sides, earlier_lines in variants:
         result = select_value(test, sides[0].result, sides[1].result, select) if else_side.returns else None

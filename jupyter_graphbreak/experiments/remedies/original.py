@@ -98,9 +98,11 @@ _ERROR_OF_TEST = "Boolean value of Tensor with more than one value"
 _ERROR_IN_PLACE = "can't be cast to the desired output type"
 #: The maximum number of edge inputs for which a program is compiled. The second number applies to a program that
 #: differs from the original only when compiled, and the third one to its inputs of other kinds.
-_MAX_EDGE_CASES = 5
+_MAX_EDGE_CASES = 6
 _MAX_EDGE_CASES_OF_SETTINGS = 10
 _MAX_OTHER_KINDS = 6
+#: The maximum number of numbers in globals and attributes that change between compiled calls.
+_MAX_STATE_NUMBERS = 2
 #: The maximum number of inputs that the original refuses and for which it is compiled anyway.
 _MAX_REFUSED = 2
 #: Kinds of edge inputs, by the beginnings and ends of their descriptions, and the end of those with NaN.
@@ -187,6 +189,9 @@ class Original:
         # number that it has captured to be equal to itself, which NaN is not. With a further size it captures the size
         # as a symbol, except for sizes 0 and 1; a symbol can break where a number does not.
         important = [accepted.pop(kind) for kind in list(accepted) if kind.endswith(_NAN) or kind == "size"]
+        # It also captures a number in a global or attribute as a symbol if the number changes between calls.
+        with_number = [kind for kind, case in accepted.items() if any(map(_is_number, case.input.state.values()))]
+        important = [*(accepted.pop(kind) for kind in with_number[:_MAX_STATE_NUMBERS]), *important]
         return [*[*important, *accepted.values()][:max_accepted], *list(refused.values())[:_MAX_REFUSED]]
 
     @property
@@ -381,6 +386,10 @@ def _stays_finite(derived_input: Input, original_arguments: Arguments) -> bool:
 def _all_finite(arguments: Arguments) -> bool:
     tensors = (value for value in arguments.values() if isinstance(value, torch.Tensor))
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors if tensor.is_floating_point())
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in {int, float}
 
 
 def _kind_of_edge_case(case: ReferenceCase) -> str:

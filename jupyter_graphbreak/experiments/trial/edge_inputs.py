@@ -55,7 +55,7 @@ from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.records.attributes import is_dataclass, is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.tensor_changes import Change
@@ -77,8 +77,8 @@ _EXTREMES = {"ones": 1.0, "infinite": math.inf, "nan": math.nan, "huge": 1e30, "
 _NOT_FINITE = ("nan", "inf", "infinite")
 #: The maximum number of edge numbers that are combined with tensors that require gradients.
 _MAX_NUMBERS_WITH_GRADIENTS = 16
-#: The maximum number of arguments whose tensors become zero, one at a time.
-_MAX_ZERO_ARGUMENTS = 3
+#: The maximum number of arguments whose tensors become zero, or require gradients, one at a time.
+_MAX_SINGLE_ARGUMENTS = 3
 #: The maximum number of keys that are left out of a dict, one at a time.
 _MAX_MISSING_KEYS = 3
 #: The maximum number of edge values for one item of a list or tuple.
@@ -122,9 +122,9 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     """
     may_be_indices = indices_test(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
-    variants: dict[str, Change] = {
-        "": unchanged,
-        ", all tensors negated": unless(may_be_indices, negated),
+    two_sides: dict[str, Change] = {"": unchanged, ", all tensors negated": unless(may_be_indices, negated)}
+    variants = {
+        **two_sides,
         ", all tensors random": unless(may_be_indices, randomized, random_within),
         ", all tensors zero": unless(may_be_indices, torch.zeros_like),
     }
@@ -158,9 +158,10 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
     for description, kind, arguments in itertools.chain(
-        _gradients_with_numbers(first, fn), _kind_changes(first, fn, may_be_indices)
+        _gradients_with_numbers(first, fn, two_sides), _kind_changes(first, fn, may_be_indices)
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
+    yield from _gradients_with_state(first, fn, settings[:_MAX_NUMBERS_WITH_GRADIENTS], two_sides)
     if reads_gradients(first, fn):
         give_gradient = functools.partial(_with_grad, unchanged)
         arguments = map_tensors(first, give_gradient)
@@ -206,6 +207,24 @@ def _kind_changes(
     yield from _shared_memory_changes(first, fn, may_be_indices)
     yield from _other_arguments(first, fn)
     yield from _given_optional_arguments(first, fn)
+    yield from _gradients_of_one_argument(first, fn, values, may_be_indices)
+
+
+def _gradients_of_one_argument(
+    first: Arguments,
+    fn: Callable[..., Any],
+    values: Mapping[str, Change],
+    may_be_indices: Callable[[torch.Tensor], bool],
+) -> Iterator[tuple[str, str, Arguments]]:
+    """Yield arguments of which one more requires gradients: a side may use only the other ones, or detach it."""
+    named = [name for name, value in first.named(fn).items() if tensors_in(value)]
+    changes = list(_gradient_changes(first)) if len(named) > 1 else []
+    for name, (_, change) in itertools.product(named[:_MAX_SINGLE_ARGUMENTS], changes):
+        kind = f"{name} requiring gradients"
+        for suffix, make_values in values.items():
+            changed = map_tensors(first, unless(may_be_indices, make_values))
+            require = only_for(tensors_in(changed.named(fn)[name]), functools.partial(change, unchanged))
+            yield f"{kind}{suffix}", kind, map_tensors(changed, require)
 
 
 def _longer_last_items(
@@ -431,7 +450,7 @@ def _zero_arguments(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[
     """Yield arguments of which only one becomes zero: the others keep a result finite."""
     may_be_indices = indices_test(first, fn)
     named = [(name, tensors_in(value)) for name, value in first.named(fn).items() if tensors_in(value)]
-    for name, tensors in named[:_MAX_ZERO_ARGUMENTS] if len(named) > 1 else ():
+    for name, tensors in named[:_MAX_SINGLE_ARGUMENTS] if len(named) > 1 else ():
         change = only_for(tensors, torch.zeros_like)
         yield f"{name} zero", map_tensors(first, unless(may_be_indices, change))
 
@@ -510,11 +529,17 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
         yield "tensors that require gradients", _with_requires_grad
 
 
-def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterator[tuple[str, str, Arguments]]:
+def _gradients_with_numbers(
+    first: Arguments, fn: Callable[..., Any], two_sides: Mapping[str, Change]
+) -> Iterator[tuple[str, str, Arguments]]:
     """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
-        numbers = itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+        numbers = (
+            (f"{what}{suffix}", map_tensors(changed, change))
+            for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+            for suffix, change in two_sides.items()
+        )
         unchanged_numbers = [("the same values", first)]
         # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
         not_finite = (
@@ -525,6 +550,18 @@ def _gradients_with_numbers(first: Arguments, fn: Callable[..., Any]) -> Iterato
             unchanged_numbers, numbers, not_finite, _zero_arguments(first, fn), _length_changes(first, only_length=1)
         ):
             yield f"{description}, {kind}", kind, map_tensors(changed, require)
+
+
+def _gradients_with_state(
+    first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], two_sides: Mapping[str, Change]
+) -> Iterator[Input]:
+    """Yield edge numbers in the state with tensors that require gradients, as for numbers among the arguments."""
+    for kind, require in _gradient_changes(first):
+        for values, (suffix, change) in itertools.product(settings, two_sides.items()):
+            arguments = map_tensors(first, functools.partial(require, change))
+            description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
+            example = describe(f"{description}{suffix}, {kind}", arguments, fn)
+            yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
 
 
 def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@ import contextlib
 import logging
 import math
 import random
+import typing
 import warnings
 
 import torch
@@ -3080,3 +3081,61 @@ def f(x):
     return y
 def given():
     return (torch.linspace(-1, 2, 6),)
+# === a change in place, right
+def f(x, mean):
+    with torch.no_grad():
+        if x.sum() > 1:
+            mean.copy_(x)
+        else:
+            mean.lerp_(x, 0.1)
+    return x * 2
+def given():
+    return torch.linspace(-1, 2, 6), torch.zeros(6)
+# === a change in place, wrong
+def f(x, y):
+    if x.sum() > y.sum():
+        x.sub_(y)
+        y.mul_(2)
+    else:
+        y.sub_(x)
+    return x + y
+def given():
+    return torch.linspace(-1, 2, 6), torch.ones(6)
+# === a new object, right
+class Range(typing.NamedTuple):
+    low: torch.Tensor
+    high: torch.Tensor
+def f(x):
+    if x.mean() > 0:
+        return Range(x.min() - 1, high=x.max())
+    return Range(x.min(), high=x.max() + 1)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a new object, wrong
+class Range(typing.NamedTuple):
+    low: torch.Tensor
+    count: int = 0
+def f(x, n=1):
+    if x.mean() > 0:
+        return Range(x.min() - 1, n)
+    return Range(x.min(), n + 1)
+def given():
+    return (torch.linspace(-1, 2, 6),)
+# === a detached side, right
+def f(x, w):
+    if w.abs().mean() < 0.5:
+        y = x * w * 2
+    else:
+        y = x * w
+    return y + x
+def given():
+    return torch.linspace(-1, 2, 6), torch.linspace(-1, 1, 6)
+# === a detached side, wrong
+def f(x, w):
+    if w.abs().mean() < 0.5:
+        y = (x * w).detach()
+    else:
+        y = x * w
+    return y + x
+def given():
+    return torch.linspace(-1, 2, 6), torch.linspace(-1, 1, 6)

@@ -339,6 +339,19 @@ def test_tensors_that_require_gradients_are_also_not_finite() -> None:
     assert all(value.requires_grad for value in values)
 
 
+def test_numbers_of_the_state_are_zero_with_tensors_that_require_gradients() -> None:
+    found = list(edge_inputs(Arguments(torch.ones(1)), lambda x: x, {"gain": 2.0}))
+    values = [other.arguments.args[0] for other in found if other.state == {"gain": 0.0} and other.other_kind]
+    assert [(value.tolist(), value.requires_grad) for value in values] == [([1.0], True), ([-1.0], True)]
+
+
+def test_one_of_several_tensors_requires_gradients() -> None:
+    found = kinds(lambda x, w: x * w, torch.ones(3), torch.ones(3))
+    values = [case.arguments.args for case in found["x requiring gradients"]]
+    assert {(x.requires_grad, w.requires_grad) for x, w in values} == {(True, False)}
+    assert {float(x.sum()) for x, _ in values} == {9.0, -9.0, 0.0}
+
+
 def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> None:
     entry = Entry("", None, lambda x, n: x * (1 / n), Arguments(torch.ones(3), 2), "eager")
     cases = [case for case in Original(entry).edge_cases() if case.input.other_kind == "tensors that require gradients"]
@@ -349,6 +362,17 @@ def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
     compiled = [case.input.what for case in Original(entry).edge_cases_to_compile("some")]
     assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
+
+
+@pytest.mark.parametrize("choice", ["some", "many"])
+def test_a_program_is_compiled_for_another_number_of_the_state(choice: EdgeCaseChoice) -> None:
+    def amplify(x: torch.Tensor) -> torch.Tensor:
+        return x * amplifier.gain
+
+    amplifier = types.SimpleNamespace(gain=2.0, name="a")
+    entry = Entry("", None, amplify, Arguments(torch.ones(4)), "eager")
+    states = [case.input.state for case in Original(entry).edge_cases_to_compile(choice)]
+    assert any(value == 0.0 for state in states for value in state.values())
 
 
 @pytest.mark.parametrize("choice", ["some", "many"])
@@ -397,7 +421,8 @@ def test_strings_of_the_state_change_if_the_code_compares_them() -> None:
 
     model = types.SimpleNamespace(rule="double")
     found = edge_inputs(Arguments(torch.arange(3.0)), choose, {"model.rule": "double", "model.name": "net"})
-    assert [other.state for other in found if other.state] == [{"model.rule": "not double"}] * 4
+    states = [other.state for other in found if other.state and not other.other_kind]
+    assert states == [{"model.rule": "not double"}] * 4
 
 
 def test_strides_count_even_if_a_function_refuses_them_for_some_values() -> None:

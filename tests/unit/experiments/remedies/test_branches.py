@@ -73,6 +73,21 @@ def function(*lines: str) -> str:
             ["top = x.max()", "x = torch.where(x.isinf().any() == 1, x.clamp(-top, top), x)", "return x"],
         ),
         (
+            ["if x.sum() > 0:", "    return Pair(x, size=-x)", "return Pair(mask, size=x)"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "return Pair(torch.where(condition, x, mask), size=torch.where(condition, -x, x))"],
+        ),
+        (
+            ["if x.sum() > 0:", "    self.mean.copy_(x)", "else:", "    self.mean.mul_(0.9).add_(x, alpha=0.1)"],
+            "x.sum() > 0",
+            ["self.mean.copy_(torch.where(x.sum() > 0, x, self.mean.mul(0.9).add(x, alpha=0.1)))"],
+        ),
+        (
+            ["if x.sum() > 0:", "    y = x * 2", "    y.neg_()", "    x.add_(y)", "    x.clamp_(max=1)"], "x.sum() > 0",
+            ["y = x * 2", "y = y.neg()", "x_if = x.add(y)",
+             "x.copy_(torch.where(x.sum() > 0, x_if.clamp(max=1), x))"],
+        ),
+        (
             ["if torch.equal(x, mask): y = x", "else: y = mask", "return y"], "torch.equal(x, mask)",
             ["y = torch.where((x == mask).all() & (x.shape == mask.shape), x, mask)", "return y"],
         ),
@@ -160,6 +175,22 @@ def test_an_any_test_is_dropped() -> None:
 def test_a_change_in_place_stays_in_place() -> None:
     (first, *_) = texts("branch", problem(function("if x.max() > 0:", "    x += 2", "return x"), "x.max() > 0"))
     assert first == function("x -= torch.where(x.max() > 0, -2, 0)", "return x")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["if x.sum() > 0:", "    x.add_(1)", "else:", "    x = x * 2"],
+        ["if x.sum() > 0:", "    x = x * 2", "    x.add_(1)"],
+        ["if x.sum() > 0:", "    x.add_(1)", "    x = x * 2"],
+        ["if x.sum() > 0:", "    x.add_(1)", "    return x", "return -x"],
+        ["if x.sum() > 0:", "    x.random_(5)"],
+        ["if x.sum() > 0:", "    x.add_(**mask)"],
+        ["if x.sum() > 0:", "    x.view(-1).add_(1)"],
+    ],
+)
+def test_a_tensor_is_not_both_changed_in_place_and_replaced(lines: list[str]) -> None:
+    assert not any("where(" in text for text in texts("branch", problem(function(*lines), "x.sum() > 0")))
 
 
 def test_skipped_statements_of_a_loop_run_and_are_undone() -> None:

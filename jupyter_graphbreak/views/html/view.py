@@ -467,16 +467,18 @@ class StepsOfCall:
     """A call with several steps; ``names`` are the functions, outermost first."""
 
     names: list[str]
-    steps: list[Item]
+    steps: list[CourseItem]
 
 
-Item: TypeAlias = RunStep | StepsOfCall
+CourseItem: TypeAlias = RunStep | StepsOfCall
 
 
 def course(report: Report) -> list[NestedStep]:
     """Return the steps of a run in order. A break that several frames report appears once, where it occurred."""
     steps: list[NestedStep] = []
-    pending: list[tuple[Item, tuple[str, ...]]] = [(item, ()) for item in reversed(_CourseBuilder(report).items())]
+    pending: list[tuple[CourseItem, tuple[str, ...]]] = [
+        (item, ()) for item in reversed(_CourseBuilder(report).items())
+    ]
     while pending:
         item, calls = pending.pop()
         if isinstance(item, RunStep):
@@ -506,7 +508,7 @@ class _CourseBuilder:
             self._called_frames.setdefault(frame.caller if frame.caller in frame_ids else None, []).append(frame)
         self._visited: set[str] = set()
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[CourseItem]:
         """Return the calls of the run; steps outside any call come last."""
         items = [item for frame in self._called_frames.get(None, ()) for item in self._items_of(frame, 0)]
         # Frames that call each other in a cycle have no outermost frame.
@@ -515,10 +517,10 @@ class _CourseBuilder:
             items += [RunStep("eager", skipped=skipped) for skipped in remaining_functions]
         return items
 
-    def _items_of(self, frame: Frame, depth: int) -> list[Item]:
+    def _items_of(self, frame: Frame, depth: int) -> list[CourseItem]:
         """Return the items of a frame: a call, a single step, or nothing. Resume functions belong to the same call."""
         pending = deque([(frame, depth)])
-        items: list[Item] = []
+        items: list[CourseItem] = []
         while pending:
             current, level = pending.popleft()
             if current.id in self._visited:

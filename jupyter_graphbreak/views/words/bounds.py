@@ -138,9 +138,9 @@ class _Bounds:
             ]
             yield Diagnostic("warning", f"This report is too large to show in full. Shown: {', '.join(parts)}.")
         if self.cut_entries:
-            yield Diagnostic("warning", f"{self.cut_entries} entries of long lists within this report are not shown.")
+            yield Diagnostic("warning", f"Entries of long lists in this report that are not shown: {self.cut_entries}.")
         if self.cut_texts:
-            yield Diagnostic("warning", f"{self.cut_texts} texts of this report are too long to show in full.")
+            yield Diagnostic("warning", f"Texts in this report that are not shown in full: {self.cut_texts}.")
 
     def items(self, items: list[Any]) -> list[Any]:
         """Return the beginning of a nested list."""

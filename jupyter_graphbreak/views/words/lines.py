@@ -82,7 +82,7 @@ class Line:
 
     @property
     def is_annotated(self) -> bool:
-        """Whether the line has any annotation."""
+        """Whether the line has an annotation other than its scope."""
         return bool(self.graphs or self.breaks or self.leads_to or self.eager or self.path)
 
 

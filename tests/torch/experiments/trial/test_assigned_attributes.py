@@ -151,7 +151,7 @@ def test_called_classes_do_not_count_as_passed_on(marks_callees_last: bool, monk
 
     def f(value: Any) -> Any:
         setattr(json, "one", value)  # noqa: B010
-        return dis.Bytecode(Path(value))
+        return dis.Bytecode(Path(value).read_text())
 
     instructions = dis.get_instructions
     if marks_callees_last and sys.version_info < (3, 13):

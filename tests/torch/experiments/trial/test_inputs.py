@@ -367,7 +367,8 @@ def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
 @pytest.mark.parametrize("choice", ["some", "many"])
 def test_a_program_is_compiled_for_another_number_of_the_state(choice: EdgeCaseChoice) -> None:
     def amplify(x: torch.Tensor) -> torch.Tensor:
-        return x * amplifier.gain
+        amplified: torch.Tensor = x * amplifier.gain
+        return amplified
 
     amplifier = types.SimpleNamespace(gain=2.0, name="a")
     entry = Entry("", None, amplify, Arguments(torch.ones(4)), "eager")

@@ -261,7 +261,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Export only supports pytree containers": lambda: _exported(lambda x: x, object()),
     ".numpy() is not supported for tensor subclasses": lambda: _exported(lambda x: torch.from_numpy(x.numpy() + 1)),
     "Calling train() is not supported yet": lambda: _exported(lambda x: x + 1).module().train(),
-    "Only ExportedProgram is supported": lambda: torch._inductor.aoti_compile_and_package(nn.Linear(2, 2)),  # type: ignore[arg-type]
+    "Only ExportedProgram is supported": lambda: torch._inductor.aoti_compile_and_package(nn.Linear(2, 2)),
     "index out of bounds: 0 <= tmp": lambda: _compiled(lambda x, i: x[i] + 1, backend="inductor")(X, torch.tensor([5])),
 }
 

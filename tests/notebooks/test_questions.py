@@ -789,6 +789,7 @@ the experts of a MoE use tolist() | fullgraph | Computing every expert
 channels_last: convert the model myself? | cost#how-much-faster-will-it-be | where it expects a gain
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
+ComfyUI-GGUF: Partial torch compile only | libraries#comfyui | run eagerly
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
 """
 

@@ -7,14 +7,18 @@ failed; recompiles that a limit prevented are listed as well.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from jupyter_graphbreak.records.records import display_name, is_resume, original_name, read_stack
+from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jupyter_graphbreak.analysis.aftermath import ResumeTable
     from jupyter_graphbreak.analysis.breaks import BreakTable
     from jupyter_graphbreak.analysis.graphs import GraphTable
@@ -132,6 +136,9 @@ _WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     """Return the recompiles of a run, including those that a limit prevented."""
     recompiles: list[Recompile] = []
+    specializations: dict[int, dict[str, StackEntry]] = defaultdict(dict)
+    for frame in ledger.frames:
+        specializations[frame.key.frame] |= {plain_guard(size): line for size, line in frame.specializations.items()}
     for frame in ledger.frames:
         is_refused = frame.refusal is not None
         if frame.key.compile == 0 and not is_refused:
@@ -147,7 +154,7 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
                 of=first.ident if first is not None else None,
                 function=display_name(name),
                 location=sources.location(filename, line, name) if line else None,
-                reasons=[_guard_failure(reason, sources) for reason in reasons],
+                reasons=[_guard_failure(reason, sources, specializations[frame.key.frame]) for reason in reasons],
                 limit_hit=is_refused,
                 id=f"r{len(recompiles) + 1}",
             )
@@ -169,8 +176,23 @@ _GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function
 _FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 
 
-def _guard_failure(reason: str, sources: Sources) -> GuardFailure:
+#: The guard on a size of which the code makes a constant.
+_SIZE_GUARD = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\.")
+
+
+def _guard_failure(reason: str, sources: Sources, specializations: Mapping[str, StackEntry]) -> GuardFailure:
+    """Return a failed guard with its place.
+
+    Parameters
+    ----------
+    specializations : mapping
+        The lines that make a constant of a size, by the size in the names of the code, such as ``x.size()[0]``.
+    """
     text = _guard_of(reason)
+    size = _SIZE_GUARD.match(text)
+    if size is not None:
+        line = specializations.get(plain_guard(f"{size['name']}.size()[{size['index']}]"))
+        return GuardFailure(text, sources.place(line) if line is not None else None)
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
     place = _GUARD_PLACE.search(reason) if location is None else None

@@ -22,7 +22,7 @@ from jupyter_graphbreak.records.records import (
 from jupyter_graphbreak.report.schema import Diagnostic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from jupyter_graphbreak.records.records import CompileKey, Record
 
@@ -92,6 +92,8 @@ class FrameLedger:
     backward_s: float = 0.0
     resumed_at: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
+    #: Where the code makes a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
+    specializations: dict[str, StackEntry] = field(default_factory=dict)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
     skip_frame: additions.FrameGivenUp | None = None
@@ -357,6 +359,13 @@ class _LedgerReader:
             case _:
                 pass
 
+    def _named_stack(self, stack: Iterable[Mapping[str, Any]]) -> list[StackEntry]:
+        """Return a stack of PyTorch's trace, which numbers the files, with the names of the files."""
+        return [
+            StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
+            for entry in stack
+        ]
+
     def _read_entry(self, record: Record) -> None:
         """Read one of PyTorch's own entries."""
         data, key = record.data, record.compile_key
@@ -369,10 +378,7 @@ class _LedgerReader:
             current = self._current.get(key)
             # Our hooks record the same start just before. A log has only this entry.
             frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
-            frame.trace_stack = [
-                StackEntry(self._names.get(entry["filename"], str(entry["filename"])), entry["line"], entry["name"])
-                for entry in data["stack"]
-            ]
+            frame.trace_stack = self._named_stack(data["stack"])
             return
         frame = self._frame(key)
         frame.attempts = max(frame.attempts, record.attempt + 1)
@@ -383,6 +389,9 @@ class _LedgerReader:
                 _add_failure(frame, record, self.ledger)
             case "artifact:recompile_reasons":
                 frame.recompile_reasons = _recompile_reasons(record.payload or "")
+            case "symbolic_shape_specialization":
+                stack = strip_inserted_frames(self._named_stack(data["user_stack"] or []), self.ledger.packages)
+                frame.specializations |= dict.fromkeys(data["sources"], stack[-1]) if stack else {}
             case "dynamo_output_graph":
                 frame.graphs.append(CapturedGraph(record.payload or "", frame.pending_graph))
                 frame.pending_graph = None

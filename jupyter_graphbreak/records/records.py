@@ -36,6 +36,7 @@ NEEDED_ENTRIES = frozenset(
         "compilation_metrics",
         "dynamo_output_graph",
         "dynamo_start",
+        "symbolic_shape_specialization",
     }
 )
 #: The metrics to keep; a report does not need the many other settings and counters.
@@ -44,6 +45,8 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
+#: What to keep about a size of which the code makes a constant: its names in guards, and the stack of the line.
+_SPECIALIZATION = ("sources", "user_stack")
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
@@ -193,13 +196,17 @@ def compile_time(record: Record) -> CompileTime | None:
 
 
 def without_spare_data(record: Record) -> Record:
-    """Return a record of metrics or of a cache reduced to what a report needs; other records stay unchanged."""
+    """Return a record of metrics, of a cache or of a specialized size reduced to what a report needs.
+
+    Other records stay unchanged.
+    """
     if "_cache_" in record.kind:
         return Record(record.envelope, _bypass_reason(record.payload))
-    if not record.kind.endswith("compilation_metrics"):
+    needed_keys = _SPECIALIZATION if record.kind == "symbolic_shape_specialization" else _METRICS
+    if needed_keys is _METRICS and not record.kind.endswith("compilation_metrics"):
         return record
     data = record.data
-    needed = {key: _plain(data.get(key)) for key in _METRICS}
+    needed = {key: _plain(data.get(key)) for key in needed_keys}
     context = {key: value for key, value in record.envelope.items() if value is not data}
     return Record({**context, record.kind: needed})
 

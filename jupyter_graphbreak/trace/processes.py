@@ -81,6 +81,11 @@ class _Metrics(msgspec.Struct):
     dynamo_config: _Text | None = None
 
 
+class _Specialization(msgspec.Struct):
+    sources: Annotated[list[_Name], msgspec.Meta(max_length=1_000)]
+    user_stack: Annotated[list[_Frame], msgspec.Meta(max_length=10_000)] | None = None
+
+
 _FORMS: dict[str, Any] = {
     "artifact": dict[str, Any],
     "str": tuple[_Name, _Number],
@@ -88,6 +93,7 @@ _FORMS: dict[str, Any] = {
     "dynamo_output_graph": dict[str, Any] | None,
     "compilation_metrics": _Metrics,
     "bwd_compilation_metrics": _Metrics,
+    "symbolic_shape_specialization": _Specialization,
 }
 
 

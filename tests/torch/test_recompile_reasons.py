@@ -69,6 +69,43 @@ def test_sizes_flags_and_names_that_vary_together_are_all_named() -> None:
         assert stories[name][0] == f"{having} of {total} times"
 
 
+def total_of_rows(x: Any) -> Any:
+    total = x[:, 0]
+    for column in range(1, x.shape[1]):
+        total = total + x[:, column]
+    return total
+
+
+def total_of_items(batch: dict[str, Any]) -> Any:
+    count = int(batch["x"].shape[1])
+    return batch["x"].sum(1) / float(count)
+
+
+def scale_pairs(x: Any) -> Any:
+    if x.shape[1] == 4:
+        x = x * 2
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "argument", "line", "advice"),
+    [
+        (total_of_rows, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
+        (total_of_items, lambda x: {"x": x}, None, "mark_dynamic"),
+        (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each side of the condition"),
+    ],
+)
+def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any, line: str | None, advice: str) -> None:
+    compiled = torch.compile(fn, backend="eager")
+    with capture() as run:
+        for size in (3, 4, 5):
+            compiled(argument(torch.ones(2, size)))
+    (recompilation,) = recompilations(run.report)
+    (guard,) = recompilation.guards
+    assert [place.code for place in guard.locations] == ([line] if line is not None else [])
+    assert advice in guard.advice
+
+
 def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Scaled()
     compiled = torch.compile(model, backend="eager", dynamic=False)

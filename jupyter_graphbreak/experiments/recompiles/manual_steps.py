@@ -11,6 +11,8 @@ from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
 from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, TensorSpec
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
+    CONDITION_LINE,
+    LOOP_LINE,
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.report.schema import Recompile
 
-_CONDITION = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
-#: The first line of a loop, or a loop over a range in one line. A body on the same line may be the cause instead.
-_LOOP = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
 #: A guard on the length of a container, which no line with a size or a number causes.
 _LENGTH_GUARD = re.compile(r"len\(")
 #: A value that a function or a partial keeps: "callback.__defaults__[0] == 1", "fn.args[0] == 0.1".
@@ -299,7 +298,7 @@ def _shared_graphs(named_variations: Variations, graphs: int) -> str:
 
 def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
-    if shared_graphs and not _LOOP.match(line.code) and not _CONDITION.match(line.code):
+    if shared_graphs and not LOOP_LINE.match(line.code) and not CONDITION_LINE.match(line.code):
         place = f" of {line.library_file}" if line.library_file is not None else ""
         return f"Line {line.line}{place}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
@@ -308,12 +307,12 @@ def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_grap
             "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
             "it to the library."
         )
-    if _LOOP.match(line.code):
+    if LOOP_LINE.match(line.code):
         return (
             f"Line {line.line}, `{code}`, is unrolled: each number of steps has its own graph. Use an operation on the "
             "whole tensor, or call a compiled step from a loop that is not compiled."
         )
-    if _CONDITION.match(line.code):
+    if CONDITION_LINE.match(line.code):
         return (
             f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."

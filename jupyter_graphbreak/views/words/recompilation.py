@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
+    CONDITION_LINE,
+    LOOP_LINE,
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
@@ -411,14 +413,32 @@ def failed_guards(
 def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> FailedGuard:
     variations = [(index, variation) for index, _, variation in group if variation is not None]
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
+    is_size = bool(variations) and all(variation.is_size for _, variation in variations)
+    last_advice = variations[-1][1].advice if variations else ""
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
-        advice=variations[-1][1].advice if variations else "",
-        is_size=bool(variations) and all(variation.is_size for _, variation in variations),
+        advice=_advice_on_constant_size(next(iter(places))) if is_size and places else last_advice,
+        is_size=is_size,
         is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
         is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
+    )
+
+
+def _advice_on_constant_size(line: Location) -> str:
+    """Return what to do about a line that makes a constant of a size: ``dynamic=True`` changes nothing there."""
+    code = (line.code or "").strip()
+    if LOOP_LINE.match(code):
+        return (
+            "the loop is unrolled, so each number of steps has its own graph, also with `dynamic=True`: pad to a few "
+            "lengths, use an operation on the whole tensor, or call a compiled step from an uncompiled loop"
+        )
+    if CONDITION_LINE.match(code):
+        return "each side of the condition has its own graph, which is expected"
+    return (
+        "the line makes a constant of the size, also with `dynamic=True`: pad to a few sizes, or compute with the size "
+        "itself (`x.shape[0]`)"
     )
 
 

@@ -467,9 +467,12 @@ def _add_failure(frame: FrameLedger, record: Record, ledger: Ledger) -> None:
     exception = hooked_failure.type if hooked_failure is not None else None
     if hooked_failure is not None and hooked_failure.message is not None:
         parsed = messages.parse_reason(hooked_failure.message, exception)
-        leaf = hooked_failure.stack[-1] if hooked_failure.stack else None
+        stack = list(hooked_failure.stack)
+        if place := messages.place_of_backend_failure(parsed.cause):
+            stack[-1:] = place  # torch 2.9 gives the first line of the function
+        leaf = stack[-1] if stack else None
         file, line = (leaf.filename, leaf.line) if leaf is not None else (None, None)
-        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, list(hooked_failure.stack))
+        message = messages.BreakMessage(parsed.cause, parsed.consequence, None, file, line, stack)
     else:
         message = _with_callers(frame, messages.parse_error(record.payload or "", exception, ledger.packages))
     raised = hooked_failure is not None and hooked_failure.raised

@@ -110,7 +110,7 @@ def parse_break(text: str, exception: str | None = None, packages: PackagePaths 
     body = reason if reason is not None else _exception_message(text)
     message = parse_reason(body, exception)
     traced = _stack(text)
-    stack = strip_inserted_frames([*traced, *_place_of_backend_failure(message.cause)], packages)
+    stack = strip_inserted_frames([*traced, *place_of_backend_failure(message.cause)], packages)
     place = (header["file"], int(header["line"])) if header and stack == traced else _innermost_place(stack)
     operation = _OPERATION.search(text)
     return BreakMessage(
@@ -144,7 +144,7 @@ def parse_reason(text: str, exception: str | None = None) -> BreakMessage:
     return BreakMessage(causes[0], causes[-1] if len(causes) > 1 else None, _continuation(text))
 
 
-def _place_of_backend_failure(cause: Cause) -> list[StackEntry]:
+def place_of_backend_failure(cause: Cause) -> list[StackEntry]:
     """Return the place that Dynamo had reached when the backend failed; the stack of such a message ends before it."""
     context = cause.context or ""
     return read_stack(context.partition("\nTraceback:\n")[2]) if context.startswith("Backend: ") else []

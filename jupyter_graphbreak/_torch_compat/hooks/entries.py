@@ -25,7 +25,7 @@ from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import is_resume
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from types import CodeType, FrameType
 
@@ -197,13 +197,7 @@ def _calling_wrapper(frame: FrameType) -> FrameType | None:
 def _started_call(wrapper: FrameType) -> StartedCall:
     """Return the call of a compiled callable, given the frame of the wrapper around it."""
     variables = wrapper.f_locals
-    call: Any = variables.get("fn")
-    args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
-    if getattr(call, "__code__", None) is call_compiled.__code__:
-        call, args, *remaining_args = args
-        kwargs = remaining_args[0] if remaining_args else {}
-    if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
-        call = call.__closure__[0].cell_contents if call.__closure__ else call
+    call, args, kwargs = _wrapped_call(variables)
     owner = getattr(call, "__self__", None)
     if isinstance(owner, torch.nn.Module) and call.__name__ in _CALL_METHODS:
         call = owner
@@ -216,6 +210,18 @@ def _started_call(wrapper: FrameType) -> StartedCall:
     callback, dynamic = variables.get("callback"), getattr(variables.get("self"), "_dynamic", None)
     arguments = CompileArguments(innermost_backend(callback), dynamic, guard_filter_of(callback))
     return StartedCall(call, tuple(args), dict(kwargs), id(callable_of(wrapper)), CallModes.now(), caller, arguments)
+
+
+def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
+    """Return what a wrapper around a compiled callable calls, and the arguments, given the wrapper's variables."""
+    call: Any = variables.get("fn")
+    args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
+    if getattr(call, "__code__", None) is call_compiled.__code__:
+        call, args, *remaining_args = args
+        kwargs = remaining_args[0] if remaining_args else {}
+    if getattr(call, "__code__", None) is not None and call.__code__.co_filename.endswith("external_utils.py"):
+        call = call.__closure__[0].cell_contents if call.__closure__ else call
+    return call, args, kwargs
 
 
 def _is_machinery(filename: str) -> bool:
@@ -250,6 +256,10 @@ def _entered_call(code: CodeType, compiling: WatchedCall, wrapper: FrameType) ->
     closure = tuple(compiling.argument("closure") or ())
     function = types.FunctionType(code, compiling.argument("globals"), code.co_name, None, closure)
     function.__qualname__ = code.co_qualname
+    wrapped, _, _ = _wrapped_call(wrapper.f_locals)
+    called = getattr(wrapped, "__func__", wrapped)
+    if getattr(called, "__code__", None) is code:  # a later call may leave out an argument
+        function.__defaults__, function.__kwdefaults__ = called.__defaults__, called.__kwdefaults__
     args, kwargs = _arguments(code, variables)
     call: Callable[..., Any] = function
     if code.co_filename.endswith("torch/_dynamo/external_utils.py") and closure:

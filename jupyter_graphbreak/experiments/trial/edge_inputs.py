@@ -122,12 +122,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     """
     may_be_indices = indices_test(first, fn)
     # A number may matter in one branch only, and the tensors decide which branch runs.
-    two_sides: dict[str, Change] = {"": unchanged, ", all tensors negated": unless(may_be_indices, negated)}
-    variants = {
-        **two_sides,
+    nonzero_variants: dict[str, Change] = {
+        "": unchanged,
+        ", all tensors negated": unless(may_be_indices, negated),
         ", all tensors random": unless(may_be_indices, randomized, random_within),
-        ", all tensors zero": unless(may_be_indices, torch.zeros_like),
     }
+    variants = {**nonzero_variants, ", all tensors zero": unless(may_be_indices, torch.zeros_like)}
     if not tensors_in(first.values()):
         variants = {"": unchanged}
     numbers = [
@@ -158,10 +158,10 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
     for description, kind, arguments in itertools.chain(
-        _gradients_with_numbers(first, fn, two_sides), _kind_changes(first, fn, may_be_indices)
+        _gradients_with_numbers(first, fn, nonzero_variants), _kind_changes(first, fn, may_be_indices)
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
-    yield from _gradients_with_state(first, fn, settings[:_MAX_NUMBERS_WITH_GRADIENTS], two_sides)
+    yield from _gradients_with_state(first, fn, settings[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     if reads_gradients(first, fn):
         give_gradient = functools.partial(_with_grad, unchanged)
         arguments = map_tensors(first, give_gradient)
@@ -530,7 +530,7 @@ def _gradient_changes(first: Arguments) -> Iterator[_KindChange]:
 
 
 def _gradients_with_numbers(
-    first: Arguments, fn: Callable[..., Any], two_sides: Mapping[str, Change]
+    first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
 ) -> Iterator[tuple[str, str, Arguments]]:
     """Yield edge numbers with tensors that require gradients: the gradient of a branch not taken may be nan."""
     for kind, change in _gradient_changes(first):
@@ -538,7 +538,7 @@ def _gradients_with_numbers(
         numbers = (
             (f"{what}{suffix}", map_tensors(changed, change))
             for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
-            for suffix, change in two_sides.items()
+            for suffix, change in variants.items()
         )
         unchanged_numbers = [("the same values", first)]
         # Perhaps only a value that is not finite leads to a branch without gradients, such as `zeros_like`.
@@ -553,11 +553,11 @@ def _gradients_with_numbers(
 
 
 def _gradients_with_state(
-    first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], two_sides: Mapping[str, Change]
+    first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
     """Yield edge numbers in the state with tensors that require gradients, as for numbers among the arguments."""
     for kind, require in _gradient_changes(first):
-        for values, (suffix, change) in itertools.product(settings, two_sides.items()):
+        for values, (suffix, change) in itertools.product(settings, variants.items()):
             arguments = map_tensors(first, functools.partial(require, change))
             description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)

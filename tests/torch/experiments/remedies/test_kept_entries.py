@@ -78,6 +78,11 @@ def test_a_compiled_callable_runs_again(function: Any, name: str) -> None:
     torch.testing.assert_close(again, value)
 
 
+def test_the_entry_keeps_defaults_which_a_later_call_may_use() -> None:
+    (entry, *_), _ = kept(lambda: torch.compile(breaks, backend="eager")(torch.ones(3)))
+    assert torch.equal(entry.call(torch.ones(3)), breaks(torch.ones(3)))
+
+
 def test_a_function_of_a_module_is_not_a_method_of_it() -> None:
     def apply(net: Net, x: torch.Tensor) -> Any:
         return net(x) + 1

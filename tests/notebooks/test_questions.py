@@ -655,6 +655,8 @@ DeepSpeed hangs at its first step | libraries#deepspeed | raise the timeout
 lora key not loaded | libraries#lora-adapters-peft | _orig_mod
 the switch --torch_compile changes nothing | libraries#programs-with-a-switch-timm-torchtune-axolotl | many sizes
 exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was nothing compiled
+inductor is slower in 2.9 than in 2.8 | cost#slower-or-more-memory-since-an-update-of-pytorch | GRAPH_PARTITION=0
+compile time grew by 40% with an update | cost#slower-or-more-memory-since-an-update-of-pytorch | belongs to one version
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
 the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted

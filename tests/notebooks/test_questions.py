@@ -714,6 +714,7 @@ a policy of linear layers is not faster | libraries#reinforcement-learning-stabl
 wandb.watch with a compiled model | libraries#wandb-tensorboard-mlflow | leave it out
 OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-rate-that-changes | momentum
 vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users do
+vLLM on a CPU uses few cores | libraries#vllm-sglang | delete the folder
 warming up Whisper takes 10 minutes | where_to_compile#generate | records none
 uv venv: Python.h not found | in_a_notebook#no-gpu-no-compiler-no-triton | brings its headers
 the example of PyG gains 4 percent | libraries#graph-networks-pyg | gains little
@@ -723,6 +724,7 @@ the second call is extremely slow with reduce-overhead | gpu#each-size-is-record
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
 reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
+all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
@@ -738,6 +740,8 @@ CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 
 compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be combined
 aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
+interpolate with dynamic=True gives a wrong shape | messages#messages-that-only-older-releases-raise | element too short
+Mistral fails with a second length | messages#messages-that-only-older-releases-raise | be static by this point
 slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward

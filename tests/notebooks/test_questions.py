@@ -724,6 +724,7 @@ the second call is extremely slow with reduce-overhead | gpu#each-size-is-record
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
 reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
+torch.prod and fmin differ in my comparison | cost#results-that-differ | its own copy
 all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name

@@ -153,6 +153,7 @@ inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
 DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
 python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | train apart
+DDP and SyncBatchNorm raise an error | training#collectives-in-compiled-code | leave out `fullgraph=True`
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
@@ -261,6 +262,8 @@ higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
 random segfault while the autograd cache is saved | errors#crashes-and-hangs | AUTOGRAD_CACHE=0
+stuck in mlir::multiRootTopologicalSort | errors#crashes-and-hangs | too hard for Triton
+an issue of 2023 has my symptom | questions#errors | in an environment of its own
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False

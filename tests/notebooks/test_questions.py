@@ -167,6 +167,7 @@ inductor's cache ignores my graph pass | causes/bypass-custom-pass | uuid
 DDP with static_graph | training#ddp-distributeddataparallel-compile-inside-or-outside | static_graph=True
 DDP with max-autotune hangs | training#ddp-distributeddataparallel-compile-inside-or-outside | without a mode
 python_reducer sends nothing | training#ddp-distributeddataparallel-compile-inside-or-outside | train apart
+DDP and SyncBatchNorm raise an error | training#collectives-in-compiled-code | leave out `fullgraph=True`
 break inside activation checkpointing | training#what-breaks-in-training-code | checkpointed function run eagerly
 hook with is_compiling never stores anything | training#a-hook-that-never-runs | is_compiling(): return
 fullgraph=True with disable | escape_hatches#torch-compiler-disable-leave-a-function-out | error_on_graph_break(False)
@@ -291,6 +292,8 @@ higher loss when compiled | cost#results-that-differ | emulate_precision_casts
 export: dimension was inferred to be a constant | frontends#a-size-that-export-makes-a-constant | Dim.AUTO
 segmentation fault with torch.compile | errors#crashes-and-hangs | faulthandler
 random segfault while the autograd cache is saved | errors#crashes-and-hangs | AUTOGRAD_CACHE=0
+stuck in mlir::multiRootTopologicalSort | errors#crashes-and-hangs | too hard for Triton
+an issue of 2023 has my symptom | questions#errors | in an environment of its own
 compiling never ends | errors#crashes-and-hangs | dump_traceback_later
 Tensor device mismatch, FakeTensor Device Propagation | messages#while-dynamo-traces | set_default_device
 gradient_checkpointing_enable breaks the graph | libraries#transformers | use_cache=False
@@ -687,6 +690,8 @@ DeepSpeed hangs at its first step | libraries#deepspeed | raise the timeout
 lora key not loaded | libraries#lora-adapters-peft | _orig_mod
 the switch --torch_compile changes nothing | libraries#programs-with-a-switch-timm-torchtune-axolotl | many sizes
 exactly as fast as before | cost#slower-than-eager-how-to-read-the-figures | was nothing compiled
+inductor is slower in 2.9 than in 2.8 | cost#slower-or-more-memory-since-an-update-of-pytorch | GRAPH_PARTITION=0
+compile time grew by 40% with an update | cost#slower-or-more-memory-since-an-update-of-pytorch | belongs to one version
 max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | four compilations
 the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
@@ -754,6 +759,7 @@ a policy of linear layers is not faster | libraries#reinforcement-learning-stabl
 wandb.watch with a compiled model | libraries#wandb-tensorboard-mlflow | leave it out
 OneCycleLR recompiles the step although lr is a tensor | recompiles#a-learning-rate-that-changes | momentum
 vLLM: the first request has a high TTFT | libraries#vllm-sglang | before users do
+vLLM on a CPU uses few cores | libraries#vllm-sglang | delete the folder
 warming up Whisper takes 10 minutes | where_to_compile#generate | records none
 uv venv: Python.h not found | in_a_notebook#no-gpu-no-compiler-no-triton | brings its headers
 the example of PyG gains 4 percent | libraries#graph-networks-pyg | gains little
@@ -763,6 +769,8 @@ the second call is extremely slow with reduce-overhead | gpu#each-size-is-record
 not tensor-likes are close: GroupNorm in eval mode | cost#results-that-differ | divides rounding errors
 BatchNorm and Conv2d: max relative error 0.1 | cost#results-that-differ | close to zero says nothing
 reduce-overhead trains worse on ROCm | cost#results-that-differ | be reproduced with newer
+torch.prod and fmin differ in my comparison | cost#results-that-differ | its own copy
+all gradients become NaN on an H100 with bf16 | cost#where-does-nan-come-from | enable_cudnn_sdp
 an assert is ignored after a print | known_bugs#wrong-results | is false does not raise
 UserWarning about torch._utils from my optimizer | messages#warnings-that-are-not-errors | calls an old name
 AssertionError: not bool like VR[1.0, 1.0] | messages#generated-code-triton | A bug of inductor
@@ -779,6 +787,8 @@ CP 32 and torch.compile hang | training#tensor-parallel-parallelize-module | 32 
 compile or AMP: which gains more? | cost#how-much-faster-will-it-be | can be combined
 aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-raise | x * 1j
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
+interpolate with dynamic=True gives a wrong shape | messages#messages-that-only-older-releases-raise | element too short
+Mistral fails with a second length | messages#messages-that-only-older-releases-raise | be static by this point
 slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
 RecursionError with a __getattr__ of mine | messages#messages-that-only-older-releases-raise | self.inner
 torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu

@@ -115,7 +115,7 @@ def _imports_of_torch(draft: Draft) -> Iterator[tuple[ast.Import, str]]:
 
 @lru_cache(maxsize=32)
 def draft_of(text: str, taken_names: frozenset[str] = frozenset()) -> Draft | None:
-    """Return the draft of a text; ``None`` if it is not Python."""
+    """Return the draft of a text; ``None`` if it has none, see :meth:`Draft.parse`."""
     return Draft.parse(text, taken_names)
 
 

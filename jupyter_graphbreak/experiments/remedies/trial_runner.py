@@ -296,7 +296,7 @@ class TrialRunner:
         *,
         is_thorough: bool = False,
     ) -> TrialResult:
-        """Run a changed program on inputs, as far as it works, and give a verdict.
+        """Run a changed program, compare its results with the original's, and give a verdict.
 
         Parameters
         ----------

@@ -361,7 +361,7 @@ class _Copier:
     def _copy_tensor(self, value: torch.Tensor) -> Any:
         """Return a leaf with the same elements, or their digest, ``.grad`` and attributes.
 
-        Copies of tensors that share memory also share memory.
+        Copies of tensors that share memory also share memory, unless a tensor uses only a small part of a large memory.
         """
         if not is_plain(value):
             return self._copy_unusual_tensor(value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Opener(NamedTuple):
-    """A function or a class that opens files.
+    """A function or a class that opens or writes files, or has another effect outside the process's objects.
 
     Parameters
     ----------

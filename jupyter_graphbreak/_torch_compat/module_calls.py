@@ -33,7 +33,7 @@ def call_compiled(call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
     return call(*args, **kwargs)
 
 
-#: The function that ``torch.compile`` puts around the compiled one.
+#: The name of the function that ``torch.compile`` puts around the compiled one.
 WRAPPER_NAME = "compile_wrapper"
 
 

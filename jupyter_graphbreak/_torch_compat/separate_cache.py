@@ -123,7 +123,7 @@ def separate_cache(codes: Iterable[CodeType]) -> Iterator[None]:
     Parameters
     ----------
     codes : iterable of CodeType
-        Code that may run. If Dynamo gave up on some of it without compiling anything, it tries again.
+        Code that may run. Dynamo tries again to compile this code, and all other code that it knows, if it gave up.
     """
     compilations = ThreadCompilations()
     codes = list(codes)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
 _CARRIER_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
 _GRAPH_FILE_PREFIX = "<eval_with_key>"
-#: The code that calls a graph of Inductor or AOTAutograd.
+#: The folder of the code that calls a graph of Inductor or AOTAutograd.
 _GRAPH_CALLER_FOLDER = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
 _TESTED_RESUME_NAME = "torch_dynamo_resume_in_tested_at_1"
-#: The wrapper of a function with disabled compilation, which also runs if the caller is not compiled.
+#: The qualified name of the wrapper around a function with disabled compilation, which also runs in uncompiled code.
 _DISABLING_WRAPPER = "DisableContext.__call__.<locals>._fn"
 
 

@@ -167,7 +167,7 @@ def _lines(stream: BinaryIO, longest: int, tally: Tally, deadline: Deadline | No
 
 
 def begins_as_trace(text: bytes) -> bool:
-    """Return whether a line in the beginning of a file starts an entry."""
+    """Return whether one of the lines at the beginning of a file starts an entry."""
     return any(
         (head := _ENTRY_PREFIX.match(line)) is not None and line[head.end() : head.end() + 1] == b"{"
         for line in text.split(b"\n")

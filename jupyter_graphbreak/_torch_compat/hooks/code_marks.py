@@ -1,4 +1,4 @@
-"""Make the code that Dynamo creates report when it is entered, left, and resumed after a break."""
+"""Make the code that Dynamo creates report when it is entered or left, and when it calls a resume function."""
 
 from __future__ import annotations
 

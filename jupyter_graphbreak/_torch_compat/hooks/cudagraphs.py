@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.hooks.observer import Observer, WatchedCall
 
-#: The function that PyTorch calls when it does not use a CUDA graph. Many modules import it by name, and modules loaded
-#: later would keep a hook on it. The hook is therefore on a function called by this one, whose frame has the argument.
+#: The name of the function that PyTorch calls when it does not use a CUDA graph. Many modules import it, and modules
+#: loaded later would keep a hook on it. The hook is therefore on a function that it calls, and reads its variable.
 _SKIP_LOGGER = "log_cudagraph_skip_and_bump_counter"
 
 

@@ -61,6 +61,7 @@ def watch(emit: Emit, add_time: Callable[[float], None], claim: Claim) -> Iterat
             try:
                 stack.enter_context(hook(observer))
             except Exception as error:  # noqa: BLE001 - a release of torch may have changed anything
-                purpose = (hook.__doc__ or "").rstrip(".")
+                purpose = (hook.__doc__ or "").partition("\n")[0].rstrip(".")
+                purpose = f"a hook to {purpose[:1].lower()}{purpose[1:]}"
                 missing.append(f"Not available in this PyTorch: {purpose} ({type(error).__name__}: {error}).")
         yield missing

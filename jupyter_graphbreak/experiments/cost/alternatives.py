@@ -31,7 +31,7 @@ _MAX_BRANCHES = 3
 #: if it saves at least half of their time.
 _NOTABLE_SHARE, _NOTABLE_US = 0.05, 5.0
 _SAVED_SHARE = 0.5
-#: PyTorch's functions that select the guards to keep; the functions that keep the most come first.
+#: The names of PyTorch's functions that select the guards to keep; the functions that keep the most come first.
 _GUARD_FILTERS = ("skip_guard_on_all_nn_modules_unsafe", "skip_guard_on_globals_unsafe", "keep_tensor_guards_unsafe")
 _BUDGET = Budget(seconds=0.6, runs=100)
 

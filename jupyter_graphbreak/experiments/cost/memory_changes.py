@@ -71,7 +71,7 @@ def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]
 
 
 def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable[[], Variant] | None]]:
-    """Yield the code of each change and a function that makes its variant; ``None`` to checkpoint the whole call."""
+    """Yield the code of each change and a function that makes its variant, or ``None`` to checkpoint the whole call."""
     blocks = repeated_blocks(compiled.modules(), _MIN_BLOCKS)
     if blocks is None:
         yield f"{_CHECKPOINT}({entry.function}, ..., use_reentrant=False)", None

@@ -154,7 +154,7 @@ class Variant:
         yield from tensors_of(self.subject, self._arguments)
 
     def nbytes(self) -> int:
-        """Return the size of the tensors of the variant's copies."""
+        """Return the bytes of the tensors of the variant's copies."""
         return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in self.tensors()}.values())
 
     def warm_up(self) -> bool:

@@ -1,4 +1,4 @@
-"""Find changes that end recompiles, and prove them by repeating, on copies, all calls that were seen.
+"""Find changes that end recompiles, and test them by repeating, on copies, the calls that were seen.
 
 In: entries with specs (descriptions without large data) of the arguments and the state of their calls, and the report
 of their run.

@@ -178,7 +178,7 @@ class _RecompileRemedyBuilder:
         self._report = report
         self._texts = texts
         self._remedies = list(report.remedies or [])
-        #: The best working remedy of each entry: its id, its change, and the name of the called module.
+        #: The best working remedy of each entry: the entry, its id, its change, and the name of the called module.
         self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
     def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:

@@ -127,22 +127,21 @@ def manual_step(
     ]
     if sentence := next(filter(None, of_specific_causes), ""):
         return sentence
-    for variation in named_variations.others:
-        return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
+    if named_variations.others:
+        return _sentence_about_other_variation(named_variations.others[0])
     if (
         line is not None
         and not _are_about_lengths(recompiles)
         and not any(is_about_number_from_break(guard) for guard in guards)
     ):
         return _sentence_about_line(line, varied, _shared_graphs(named_variations, graphs))
-    for guard in guards:
-        if sentence := _sentence_about_guard(guard):
-            return sentence
-    for variation in varied.others:
-        return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
-    if sentence := _sentence_about_arguments(varied):
-        return sentence
-    return _sentence_about_sizes_and_numbers(named_variations) or GENERAL_STEP
+    of_other_causes = [
+        *map(_sentence_about_guard, guards),
+        *map(_sentence_about_other_variation, varied.others[:1]),
+        _sentence_about_arguments(varied),
+        _sentence_about_sizes_and_numbers(named_variations),
+    ]
+    return next(filter(None, of_other_causes), GENERAL_STEP)
 
 
 def _are_about_lengths(recompiles: Sequence[Recompile]) -> bool:
@@ -322,6 +321,10 @@ def _sentence_about_line(line: SpecializingLine, varied: Variations, shared_grap
         f"Line {line.line}, `{code}`, makes a constant of a size or a number: each value has its own graph. Compute "
         f"with the {alternative} or a tensor, and convert it outside of the compiled function."
     )
+
+
+def _sentence_about_other_variation(variation: OtherVariation) -> str:
+    return _sentence_about_own_state(variation) or _sentence_about_variation(variation)
 
 
 def _sentence_about_variation(variation: OtherVariation) -> str:

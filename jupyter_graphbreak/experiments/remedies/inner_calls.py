@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZERS, OperationListener
+from jupyter_graphbreak._torch_compat.operations import MODULE_CALLS, OPTIMIZER_FILE, OperationListener
 from jupyter_graphbreak.experiments.families.inner_compilation import CompiledEntry
 from jupyter_graphbreak.experiments.families.proposal import InnerCall
 from jupyter_graphbreak.experiments.trial.code_hints import parameters_of
@@ -378,7 +378,7 @@ def record_calls(
 def _node_of(frame: FrameType, caller: CallNode, is_foreign: dict[CodeType, bool]) -> CallNode:
     """Return the node of a call that starts; for a function that is part of its caller, the caller's node."""
     code = frame.f_code
-    if code.co_filename == OPTIMIZERS:
+    if code.co_filename == OPTIMIZER_FILE:
         return CallNode()  # its operations do not count
     if code not in is_foreign:
         is_foreign[code] = is_foreign_file(code.co_filename)

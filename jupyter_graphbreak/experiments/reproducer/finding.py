@@ -105,7 +105,7 @@ def reproduce(
 def _run_final_script(
     target: Target, script: Script, text: str, step_count: int, start: float, *, redacted: bool, limit_s: float
 ) -> Reproducer:
-    """Run the final script alone, and return it if it reproduces the finding."""
+    """Run the final script alone, and return it if it reproduces the finding, otherwise the reason why it does not."""
     title = target.title if not redacted or target.kind == "break" else target.kind
     full_text = f"{script_header(title, script.packages)}\n{text}\n"
     try:

@@ -112,7 +112,7 @@ class Writer:
         #: The classes whose constructors the script may call, so that the constructors must not change.
         self._instantiated_classes: set[type] = set()
         self._classes: dict[type, ast.ClassDef] = {}
-        #: The objects that are made without a constructor: the class, and the statements.
+        #: The objects that are made without a constructor: the class, the name of the variable, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
         #: The names that parts of modules have in the script, by their names in the user's code.
         self.renamed: dict[str, str] = {}

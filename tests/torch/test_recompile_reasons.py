@@ -96,7 +96,7 @@ def scale_pairs(x: Any) -> Any:
     ],
 )
 def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any, line: str | None, advice: str) -> None:
-    compiled = torch.compile(fn, backend="eager")
+    compiled: Any = torch.compile(fn, backend="eager")
     with capture() as run:
         for size in (3, 4, 5):
             compiled(argument(torch.ones(2, size)))

@@ -746,6 +746,7 @@ aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
 interpolate with dynamic=True gives a wrong shape | messages#messages-that-only-older-releases-raise | element too short
 Mistral fails with a second length | messages#messages-that-only-older-releases-raise | be static by this point
+instance_norm with symbolic sizes/strides | messages#messages-that-only-older-releases-raise | F.adaptive_max_pool1d
 slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
 short training gets longer, 10 s to 85 s | cost#after-how-many-calls-has-compiling-paid | compile time /
 the second call of Swin on a CPU takes 19 s | compile_time#the-second-call-is-slow-too-warm-up | backward

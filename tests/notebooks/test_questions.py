@@ -789,6 +789,7 @@ aten::_conj() found type 'complex' | messages#messages-that-only-older-releases-
 Cannot call sizes() on tensor with symbolic sizes | messages#messages-that-only-older-releases-raise | so update
 interpolate with dynamic=True gives a wrong shape | messages#messages-that-only-older-releases-raise | element too short
 Mistral fails with a second length | messages#messages-that-only-older-releases-raise | be static by this point
+instance_norm with symbolic sizes/strides | messages#messages-that-only-older-releases-raise | F.adaptive_max_pool1d
 slice step is zero with dynamic shapes | messages#messages-that-only-older-releases-raise | x[::y.shape[0]]
 RecursionError with a __getattr__ of mine | messages#messages-that-only-older-releases-raise | self.inner
 torch.compile(F.layer_norm) AssertionError | messages#messages-that-only-older-releases-raise | silu

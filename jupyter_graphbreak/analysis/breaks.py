@@ -150,11 +150,12 @@ def advise(
     bug = bug_with_message(cause.explanation or "") if cause.gb_id is None else None
     if bug is not None:
         return [Advice(bug.advice_in_report, "graphbreak")]
+    if advice_on_operator := hints.advice_on_operator_error(cause.explanation or ""):
+        return [Advice(advice_on_operator, "graphbreak")]
     if owner != "own":
         return [Advice(text, "graphbreak") for text in _advice_outside_own_code(owner, cause, stack)]
     knowledge = known_cause(cause.gb_id, cause.gb_type, cause.context, code)
     our_advice = dict(knowledge.advice_by_use).get(use, knowledge.advice) if use is not None else knowledge.advice
-    our_advice = our_advice or hints.advice_on_operator_error(cause.explanation or "")
     advice = [Advice(our_advice, "graphbreak")] if our_advice is not None else []
     advice += [Advice(hint) for hint in cause.hints if not hint.startswith(hints.GENERAL_HINTS)]
     if consequence is not None:

@@ -28,7 +28,16 @@ from jupyter_graphbreak.records.records import display_name
 from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
-from jupyter_graphbreak.report.schema import CompiledCall, Device, Diagnostic, HeldFunction, Report, RunError, WhatIf
+from jupyter_graphbreak.report.schema import (
+    Advice,
+    CompiledCall,
+    Device,
+    Diagnostic,
+    HeldFunction,
+    Report,
+    RunError,
+    WhatIf,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,6 +49,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
 _INTERNAL_ERROR = "InternalTorchDynamoError"
+_OBSERVED_EXCEPTION = "Observed exception"
 #: Exceptions whose class name differs from the type of the break that they report.
 _RAISED_AS = {"FailOnRecompileLimitHit": "Dynamo recompile limit exceeded"}
 #: The comment at the end of an inserted statement that compiles something.
@@ -112,6 +122,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
     recompiles = parts.build_list("recompiles", lambda: list_recompiles(ledger, sources))
     paths = parts.build_list("paths", lambda: list_paths(ledger, sources))
     error = parts.build("error", lambda: _error(ledger, sources, listed_breaks), None)
+    breaks_with_advice = parts.build("advice", lambda: _advise_on_raised(listed_breaks, error), listed_breaks)
     other_parts: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
     run = ledger.run
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
@@ -145,7 +156,7 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         ),
         frames=frames,
         graphs=listed_graphs,
-        breaks=listed_breaks,
+        breaks=breaks_with_advice,
         resumes=listed_resumes,
         skipped=skipped,
         scopes=listed_scopes,
@@ -268,6 +279,22 @@ def _error(ledger: Ledger, sources: Sources, breaks: list[Break]) -> RunError | 
     cause = matching[-1] if matching else None
     location = cause.location if cause is not None else (stack[-1] if stack else None)
     return RunError(error.type, message, location, cause.id if cause is not None else None)
+
+
+def _advise_on_raised(breaks: list[Break], error: RunError | None) -> list[Break]:
+    """Replace the advice on breaks at the exception that ended the run: the program itself raises it."""
+    if error is None or error.location is None:
+        return breaks
+    line = error.location.source, error.location.line
+    advice = Advice(f"correct the {error.type}: the program also raises it without torch.compile", "graphbreak")
+    return [
+        msgspec.structs.replace(break_, advice=[advice])
+        if break_.gb_type == _OBSERVED_EXCEPTION
+        and break_.location is not None
+        and (break_.location.source, break_.location.line) == line
+        else break_
+        for break_ in breaks
+    ]
 
 
 def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:

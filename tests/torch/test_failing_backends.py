@@ -128,3 +128,25 @@ def test_an_error_of_the_program_itself_is_one_where_breaks_are_allowed() -> Non
     with jupyter_graphbreak.capture() as run, pytest.raises(RuntimeError):
         torch.compile(product, backend="eager")(torch.ones(2, 3))
     assert "an error, although breaks are allowed" in run.report.to_text()
+
+
+def test_an_exception_of_the_program_is_to_be_corrected_in_the_program() -> None:
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] != 4:
+            raise ValueError("4 rows are needed")
+        return x * 2
+
+    with pytest.raises(ValueError, match="4 rows"), jupyter_graphbreak.capture() as run:
+        torch.compile(scale, backend="eager")(torch.ones(2))
+    (break_,) = run.report.breaks
+    assert [advice.text for advice in break_.advice] == [
+        "correct the ValueError: the program also raises it without torch.compile"
+    ]
+
+
+def test_an_operator_that_pytorch_calls_with_wrong_arguments_is_no_bug_of_pytorch() -> None:
+    with jupyter_graphbreak.capture() as run, pytest.raises(RuntimeError):
+        torch.compile(torch.nn.Linear(4, 2), backend="eager")(torch.ones(3, 5))
+    (break_,) = run.report.breaks
+    assert break_.owner == "torch"
+    assert break_.advice[0].text.startswith("correct the arguments of this call; most likely it also fails without")

@@ -50,7 +50,8 @@ _MAX_REPORTS = 32
 #: Limits of an answer: the entries of each list, and the characters of a text.
 _MAX_ENTRIES = 20
 _MAX_TEXT_LENGTH = 400
-#: Characters of one part of a report; and of a patch, or of what a program prints.
+#: The maximum characters of one part of a report, and of a patch or of the end of what a program prints; the maximum
+#: bytes of the file of a report.
 _MAX_PART_LENGTH = 20_000
 _MAX_OUTPUT_LENGTH = 2_000
 _MAX_FILE_BYTES = 512 << 20

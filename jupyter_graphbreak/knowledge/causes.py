@@ -1156,9 +1156,7 @@ CAUSES = (
         advice="return a new tensor from forward instead of changing its argument in place",
         since="2.13",
     ),
-    KnownCause(
-        "GB2412", ("Unsupported attribute",), title="Attribute of an object that Dynamo does not know", since="2.14"
-    ),
+    KnownCause("GB2412", ("Unsupported attribute",), title="Attribute that Dynamo does not support", since="2.14"),
     KnownCause("GB2549", ("infinite generator detected",), title="Endless generator", since="2.11"),
     KnownCause(
         "GB4197",

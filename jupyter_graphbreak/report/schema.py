@@ -467,7 +467,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
 
 
 class HeldFunction(msgspec.Struct, frozen=True):
-    """A function that PyTorch had begun to compile before the run and still held.
+    """A function that PyTorch began to compile before the run and whose compiled code was still in its cache.
 
     It may have run from its earlier compiled code, which leaves no record.
 

@@ -49,7 +49,7 @@ def propose(problem: Problem) -> Iterator[Proposal]:
     if function is not None and function_name in {"print", "warnings.warn"}:
         setting = f"builtins.{function_name}" if function_name == "print" else function_name
         title = f"Let PyTorch move {function_name} to the end of the graph"
-        passed = _changes_of_written_tensors(site, function, _all_output_statements(problem, site, function, statement))
+        passed = _conditions_changing_output(site, function, _all_output_statements(problem, site, function, statement))
         settings = {f"{_CONFIG_PREFIX}reorderable_logging_functions": [setting]}
         yield Proposal(FAMILY, title, settings=settings, conditions=passed)
     method = function_name.rpartition(".")[2]
@@ -138,7 +138,7 @@ def _values_of(statements: Sequence[deferral.DeferredStatement]) -> list[str]:
     return [value for statement in statements for value in statement.values]
 
 
-def _changes_of_written_tensors(
+def _conditions_changing_output(
     site: Site, function: FunctionNode, statements: Sequence[ast.stmt]
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change a tensor that PyTorch writes at the end of the graph."""

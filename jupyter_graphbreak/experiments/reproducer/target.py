@@ -79,7 +79,7 @@ class Target:
         renamed : mapping
             The names in the script that differ from those in the program, by the names in the program.
         is_lenient : bool
-            Whether names and messages differ, as in a redacted script.
+            Whether to ignore code and the names of functions and messages, which differ in a redacted script.
         """
         match self.kind:
             case "break":

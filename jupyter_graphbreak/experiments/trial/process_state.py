@@ -41,8 +41,8 @@ from jupyter_graphbreak.experiments.trial.side_effects import (
 from jupyter_graphbreak.experiments.trial.state_parts import (
     MISSING,
     Identities,
-    Part,
     StateChange,
+    StatePart,
     attributes_of,
     identity_reader,
     identity_writer,
@@ -89,13 +89,13 @@ class ProcessState:
                 part.write(value)
         return [part.change(before, after) for part, before, after in changed_parts]
 
-    def _changed_parts(self) -> Iterator[tuple[Part, Any, Any]]:
+    def _changed_parts(self) -> Iterator[tuple[StatePart, Any, Any]]:
         for part, value in zip(self._parts, self._values, strict=True):
             if value is not MISSING and not _is_equal(value, current_value := _read(part)):
                 yield part, value, current_value
 
 
-def _read(part: Part) -> Any:
+def _read(part: StatePart) -> Any:
     try:
         return part.read()
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
@@ -121,42 +121,42 @@ _OPTIONAL_MODULES = (
 
 
 @functools.lru_cache(maxsize=4)
-def _cached_parts(*_: object) -> tuple[Part, ...]:
+def _cached_parts(*_: object) -> tuple[StatePart, ...]:
     """Return the parts of the process's state, which depend on the loaded modules; cached for later trials."""
     return tuple(_parts())
 
 
-def _parts() -> Iterator[Part]:
+def _parts() -> Iterator[StatePart]:
     yield from _operating_system_parts()
     yield from _interpreter_parts()
     yield from _decimal_parts()
-    yield Part("sets context variables", _context_variables, _set_context_variables, ("set", "reset"))
-    yield Part(
+    yield StatePart("sets context variables", _context_variables, _set_context_variables, ("set", "reset"))
+    yield StatePart(
         "sets the filters of warnings",
         lambda: Identities(warnings.filters),
         _set_warning_filters,
         ("simplefilter", "filterwarnings", "resetwarnings", "filters"),
     )
-    yield Part("sets attributes of a thread", _thread_attributes, restore_attributes,
+    yield StatePart("sets attributes of a thread", _thread_attributes, restore_attributes,
                ("name", "setName", "setattr", "current_thread", "main_thread"))  # fmt: skip
     yield from logging_parts()
     yield from _numpy_parts()
     for setting in process_settings():
-        yield Part(f"sets {setting.name}", setting.read, setting.write, setting.names)
+        yield StatePart(f"sets {setting.name}", setting.read, setting.write, setting.names)
 
 
-def _operating_system_parts() -> Iterator[Part]:
+def _operating_system_parts() -> Iterator[StatePart]:
     """Yield the parts of the state that the operating system keeps for the process."""
-    yield Part(ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
-    yield Part(FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
+    yield StatePart(ENVIRONMENT, lambda: dict(os.environ), set_environment, ("environ", "putenv", "unsetenv"))
+    yield StatePart(FOLDER, os.getcwd, os.chdir, ("chdir", "fchdir"))
     if hasattr(time, "tzset"):  # after the environment, which `tzset` reads
-        yield Part("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
+        yield StatePart("sets the time zone", lambda: time.tzname, lambda _: time.tzset(), ("tzset",))
     if hasattr(signal, "pthread_sigmask"):
-        yield Part("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        yield StatePart("blocks signals", lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
                    lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
                    ("pthread_sigmask",))  # fmt: skip
-    yield Part("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
-    yield Part(
+    yield StatePart("sets the permission mask of new files", _file_mask, os.umask, ("umask",))
+    yield StatePart(
         "sets signal handlers",
         lambda: {number: _signal_handler(number) for number in _SIGNALS},
         _set_signal_handlers,
@@ -164,11 +164,11 @@ def _operating_system_parts() -> Iterator[Part]:
     )
 
 
-def _interpreter_parts() -> Iterator[Part]:
+def _interpreter_parts() -> Iterator[StatePart]:
     """Yield the settings of the interpreter and of Python's modules."""
-    yield Part("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
+    yield StatePart("sets Python's hooks for asynchronous generators", sys.get_asyncgen_hooks,
                lambda hooks: sys.set_asyncgen_hooks(*hooks), ("set_asyncgen_hooks",))  # fmt: skip
-    yield Part(
+    yield StatePart(
         "configures the garbage collector",
         lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug(), Identities(gc.callbacks)),
         _set_collector,
@@ -176,10 +176,10 @@ def _interpreter_parts() -> Iterator[Part]:
         ("gc",),
     )
     for name in ("path", "argv", "meta_path", "path_hooks"):
-        yield Part(f"changes sys.{name}", *_list_access(name), (name,), ("sys",))
+        yield StatePart(f"changes sys.{name}", *_list_access(name), (name,), ("sys",))
     for name in _SYS_ATTRIBUTES:
-        yield Part(f"sets sys.{name}", *_attribute_access(sys, name), (name,), ("sys",), is_assigned=True)
-    yield Part(
+        yield StatePart(f"sets sys.{name}", *_attribute_access(sys, name), (name,), ("sys",), is_assigned=True)
+    yield StatePart(
         "sets threading.excepthook",
         *_attribute_access(threading, "excepthook"),
         ("excepthook",),
@@ -187,14 +187,14 @@ def _interpreter_parts() -> Iterator[Part]:
     )
     yield from _tracing_parts()
     yield from _default_parts()
-    yield Part(
+    yield StatePart(
         "registers a function that runs when the process ends",
         getattr(atexit, "_ncallbacks", int),
         lambda _: None,
         ("register", "atexit"),
         ("atexit",),
     )
-    yield Part(
+    yield StatePart(
         "sets the locale",
         lambda: locale.setlocale(locale.LC_ALL),
         lambda text: locale.setlocale(locale.LC_ALL, text),
@@ -202,28 +202,28 @@ def _interpreter_parts() -> Iterator[Part]:
     )
 
 
-def _decimal_parts() -> Iterator[Part]:
+def _decimal_parts() -> Iterator[StatePart]:
     decimal = sys.modules.get("decimal")
     if decimal is not None:
-        yield Part(
+        yield StatePart(
             "sets the context of decimal numbers",
             lambda: _decimal_settings(decimal),
             lambda settings: _set_decimal_settings(decimal, settings),
             ("getcontext", "setcontext", "prec", "rounding", *_DECIMAL_CONTEXTS),
         )
         # This part has no names, because no code sets flags on purpose.
-        yield Part(
+        yield StatePart(
             "sets flags of decimal numbers",
             lambda: dict(decimal.getcontext().flags),
             lambda flags: _set_decimal_flags(decimal, flags),
         )
 
 
-def _numpy_parts() -> Iterator[Part]:
+def _numpy_parts() -> Iterator[StatePart]:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        yield Part("sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), ("seterr",))
-        yield Part(
+        yield StatePart("sets NumPy's error handling", numpy.geterr, lambda saved: numpy.seterr(**saved), ("seterr",))
+        yield StatePart(
             "sets how NumPy prints",
             numpy.get_printoptions,
             lambda saved: numpy.set_printoptions(**saved),
@@ -231,21 +231,21 @@ def _numpy_parts() -> Iterator[Part]:
         )
 
 
-def _library_part(part: LibraryPart) -> Part:
+def _library_part(part: LibraryPart) -> StatePart:
     match part:
         case LoadedModules():
-            return Part("changes sys.modules", LoadedModules.now, LoadedModules.restore, ("modules",), ("sys",))
+            return StatePart("changes sys.modules", LoadedModules.now, LoadedModules.restore, ("modules",), ("sys",))
         case LibraryNamespace():
-            return Part(f"changes the state of the module {part.title}", lambda: _Globals(part.content()), part.refill,
+            return StatePart(f"changes the state of the module {part.title}", lambda: _Globals(part.content()), part.refill,
                         part.callers)  # fmt: skip
         case LibraryOwner():
-            return Part(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
+            return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
                         (part.title.rpartition(".")[2],))  # fmt: skip
         case LibraryContainer():
-            return Part(f"changes {part.title}", lambda: Identities(part.content()),
+            return StatePart(f"changes {part.title}", lambda: Identities(part.content()),
                         lambda saved: part.refill(list(saved.items)), (part.name,))  # fmt: skip
     read, write = identity_reader(part.read), identity_writer(part.write)
-    return Part(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
+    return StatePart(f"sets {part.title}", read, write, (part.name,), is_assigned=True)
 
 
 class _OwnerAttributes(dict[str, Any]):
@@ -280,16 +280,16 @@ _SYS_ATTRIBUTES = (
 )  # fmt: skip
 
 
-def _tracing_parts() -> Iterator[Part]:
+def _tracing_parts() -> Iterator[StatePart]:
     """Yield the trace and profile functions and the fault handler."""
     for kind in ("trace", "profile"):
         for owner, suffix in ((sys, ""), (threading, " of new threads")):
             read, write = getattr(owner, f"get{kind}"), getattr(owner, f"set{kind}")
-            yield Part(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
+            yield StatePart(f"sets the {kind} function{suffix}", identity_reader(read), identity_writer(write),
                        (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None:
-        yield Part("sets the fault handler", faulthandler.is_enabled, lambda on: _set_fault_handler(faulthandler, on),
+        yield StatePart("sets the fault handler", faulthandler.is_enabled, lambda on: _set_fault_handler(faulthandler, on),
                    ("enable", "disable"), ("faulthandler",))  # fmt: skip
 
 
@@ -307,16 +307,16 @@ _GETTERS_AND_SETTERS = (
 )  # fmt: skip
 
 
-def _default_parts() -> Iterator[Part]:
+def _default_parts() -> Iterator[StatePart]:
     """Yield the defaults and limits for the whole process that functions of modules set."""
-    yield Part("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
+    yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
     for module, what, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
         if hasattr(owner, setter):
-            yield Part(what, getattr(owner, getter), getattr(owner, setter), (setter,))
+            yield StatePart(what, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
-        yield Part("sets how processes start", lambda: processes.get_start_method(allow_none=True),
+        yield StatePart("sets how processes start", lambda: processes.get_start_method(allow_none=True),
                    lambda method: processes.set_start_method(method, force=True),
                    ("set_start_method",))  # fmt: skip
 

@@ -66,7 +66,7 @@ _C_DATA: Any = ctypes.Structure.__mro__[1]
 #: The effect of using memory that other processes share.
 SHARES_MEMORY = "uses memory that processes share"
 _CSV_WRITER = type(csv.writer(io.StringIO()))
-#: Objects that act outside the process or on other threads: their types, the kind of effect, and its description.
+#: Objects whose use has an effect that a copy cannot contain: their types, the kind of effect, and its description.
 _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
     (_FILE_TYPES, "file", "uses the open file"),
     (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MISSING = object()
 
 
-class Part(NamedTuple):
+class StatePart(NamedTuple):
     """A part of the state.
 
     Parameters
@@ -171,24 +171,24 @@ _PYTORCH_LOGGING_NAMES = frozenset(
 _LEVEL_NAMES: tuple[dict[Any, Any], ...] = (logging._levelToName, logging._nameToLevel)  # noqa: SLF001 - there is no public name
 
 
-def logging_parts() -> Iterator[Part]:
+def logging_parts() -> Iterator[StatePart]:
     """Yield the parts of the state that belong to ``logging``."""
-    yield Part("sets attributes of a logger", _logger_attributes, restore_attributes, ("setattr",))
-    yield Part(
+    yield StatePart("sets attributes of a logger", _logger_attributes, restore_attributes, ("setattr",))
+    yield StatePart(
         "disables log records", lambda: logging.root.manager.disable, logging.disable, ("disable",), ("logging",)
     )
-    yield Part("sets the class of log records", identity_reader(logging.getLogRecordFactory),
+    yield StatePart("sets the class of log records", identity_reader(logging.getLogRecordFactory),
                identity_writer(logging.setLogRecordFactory), ("setLogRecordFactory",))  # fmt: skip
-    yield Part("sets the class of loggers", identity_reader(logging.getLoggerClass),
+    yield StatePart("sets the class of loggers", identity_reader(logging.getLoggerClass),
                identity_writer(logging.setLoggerClass), ("setLoggerClass",))  # fmt: skip
     # This part has no names, because a new logger is not an effect.
-    yield Part("creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers)
-    yield Part("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
+    yield StatePart("creates loggers", lambda: _NamedLoggers(logging.root.manager.loggerDict), _restore_named_loggers)
+    yield StatePart("sets the names of log levels", lambda: tuple(map(dict, _LEVEL_NAMES)), _restore_level_names,
                ("addLevelName",))  # fmt: skip
-    yield Part("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
-    yield Part("sets PyTorch's loggers", lambda: _LoggerSettings(_LOGGERS.of_pytorch()), _restore_pytorch_loggers,
+    yield StatePart("changes loggers", _logger_states, _restore_loggers, _LOGGING_NAMES)
+    yield StatePart("sets PyTorch's loggers", lambda: _LoggerSettings(_LOGGERS.of_pytorch()), _restore_pytorch_loggers,
                _PYTORCH_LOGGING_NAMES)  # fmt: skip
-    yield Part("sets attributes of a log handler", _handler_attributes, restore_attributes,
+    yield StatePart("sets attributes of a log handler", _handler_attributes, restore_attributes,
                ("setattr", "set_name", "setStream", "setTarget"))  # fmt: skip
 
 

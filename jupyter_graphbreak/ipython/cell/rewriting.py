@@ -189,7 +189,7 @@ def without_magic_string(node: ast.AST) -> ast.AST:
 
 
 def fill_in_places(node: ast.Module) -> ast.Module:
-    """Give nodes without a place in the source the place of the enclosing node, at any depth."""
+    """Copy the source position of the nearest enclosing node to every node that has none."""
     pending: list[tuple[ast.AST, ast.AST | None]] = [(node, None)]
     while pending:
         child, enclosing = pending.pop()

@@ -312,7 +312,7 @@ def _remedies_by_frame(report: Report) -> dict[str, BreakRemedies]:
     by_frame = {}
     for recompilation in recompilations(report):
         all_remedies = remedies_for_recompiles(report, recompilation.ids) or BreakRemedies([], [], [])
-        # Without any trial, the general advice is better than the manual steps.
+        # If there was no time for any trial, the general advice is better than the manual steps.
         steps = all_remedies.person if all_remedies.why_untried != NO_TIME_AT_ALL else []
         remaining = BreakRemedies(
             [remedy for remedy in all_remedies.working if remedy.id not in shown_before],

@@ -28,3 +28,4 @@ def test_patience_counts_work_rather_than_the_load_of_the_machine(
     clock["worked"] += worked
     clock["passed"] += passed
     assert patience.is_over is is_over
+    assert patience.is_wall_clock_over is (passed > 50)

@@ -91,6 +91,8 @@ _MAX_KEPT_BYTES = 1 << 26
 _MIN_EDGE_CASES = 3
 #: The share of the remaining time after which no more inputs are derived.
 _SHARE_OF_INPUTS = 0.06
+#: The same for wall-clock time, as a multiple: other programs may use the processor.
+_WALL_CLOCK_FACTOR = 4.0
 #: The backends that run a graph as it was captured.
 _BACKENDS_WITHOUT_COMPILER = frozenset({"eager", "aot_eager"})
 #: Messages of PyTorch errors that a function may raise for only some values of a kind of tensor.
@@ -155,7 +157,7 @@ class Original:
 
     def _patience(self) -> Patience:
         """Return the time in which to derive usual inputs, or edge inputs."""
-        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=2 * self._share_s)
+        return Patience(min(_MAX_DERIVING_S, self._share_s), wall_clock=_WALL_CLOCK_FACTOR * self._share_s)
 
     def edge_cases(self) -> list[ReferenceCase]:
         """Return edge inputs, which the function may refuse, with the results of the original.

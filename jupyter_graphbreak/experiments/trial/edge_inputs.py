@@ -157,11 +157,12 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
         for suffix, change in variants.items():
             arguments = map_tensors(first, change)
             yield Input(arguments, describe(f"{description}{suffix}", arguments, fn), is_special=True, state=values)
+    divisors = [values for values in settings if any(map(_is_zero_or_infinite, values.values()))]
+    yield from _gradients_with_state(first, fn, divisors[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     for description, kind, arguments in itertools.chain(
         _gradients_with_numbers(first, fn, nonzero_variants), _kind_changes(first, fn, may_be_indices)
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
-    yield from _gradients_with_state(first, fn, settings[:_MAX_NUMBERS_WITH_GRADIENTS], nonzero_variants)
     if reads_gradients(first, fn):
         give_gradient = functools.partial(_with_grad, unchanged)
         arguments = map_tensors(first, give_gradient)
@@ -555,13 +556,17 @@ def _gradients_with_numbers(
 def _gradients_with_state(
     first: Arguments, fn: Callable[..., Any], settings: Iterable[dict[str, Any]], variants: Mapping[str, Change]
 ) -> Iterator[Input]:
-    """Yield edge numbers in the state with tensors that require gradients, as for numbers among the arguments."""
+    """Yield numbers in the state with tensors that require gradients, as for numbers among the arguments."""
     for kind, require in _gradient_changes(first):
         for values, (suffix, change) in itertools.product(settings, variants.items()):
             arguments = map_tensors(first, functools.partial(require, change))
             description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
             example = describe(f"{description}{suffix}, {kind}", arguments, fn)
             yield Input(arguments, example, is_special=True, state=values, other_kind=kind)
+
+
+def _is_zero_or_infinite(value: Any) -> bool:
+    return type(value) in {int, float} and (value == 0 or math.isinf(value))
 
 
 def _with_requires_grad(change: Change, value: torch.Tensor) -> torch.Tensor:

@@ -236,8 +236,12 @@ def _library_part(part: LibraryPart) -> StatePart:
         case LoadedModules():
             return StatePart("changes sys.modules", LoadedModules.now, LoadedModules.restore, ("modules",), ("sys",))
         case LibraryNamespace():
-            return StatePart(f"changes the state of the module {part.title}", lambda: _Globals(part.content()), part.refill,
-                        part.callers)  # fmt: skip
+            return StatePart(
+                f"changes the state of the module {part.title}",
+                lambda: _Globals(part.content()),
+                part.refill,
+                part.callers,
+            )
         case LibraryOwner():
             return StatePart(f"sets attributes of {part.title}", lambda: _OwnerAttributes(part.content()), part.refill,
                         (part.title.rpartition(".")[2],))  # fmt: skip
@@ -289,8 +293,13 @@ def _tracing_parts() -> Iterator[StatePart]:
                        (f"set{kind}", f"set{kind}_all_threads"))  # fmt: skip
     faulthandler = sys.modules.get("faulthandler")
     if faulthandler is not None:
-        yield StatePart("sets the fault handler", faulthandler.is_enabled, lambda on: _set_fault_handler(faulthandler, on),
-                   ("enable", "disable"), ("faulthandler",))  # fmt: skip
+        yield StatePart(
+            "sets the fault handler",
+            faulthandler.is_enabled,
+            lambda on: _set_fault_handler(faulthandler, on),
+            ("enable", "disable"),
+            ("faulthandler",),
+        )
 
 
 #: Parts of the state for which a module has a getter and a setter: module, description, and the functions' names.

@@ -85,7 +85,8 @@ class Reference:
     base : Input
         The input from which others are derived: the first input, or a smaller one, see :meth:`shrink`.
     misses_edge_cases : bool
-        Whether there was no time for all edge inputs with the state and the kinds of tensors of the first input.
+        Whether there was no time for all edge inputs with the state and the kinds of tensors of the first input, or,
+        because other programs use the processor, for others.
 
     Raises
     ------
@@ -189,7 +190,8 @@ class Reference:
         variables = {place: value for place, (value, _) in self.subject.variables().items()}
         for derived in map(self._described, edge_inputs(self.base.arguments, self.fn, variables)):
             if patience.is_over:
-                self.misses_edge_cases = not derived.state and not derived.other_kind
+                is_common_kind = not derived.state and not derived.other_kind
+                self.misses_edge_cases = is_common_kind or patience.is_wall_clock_over
                 break
             case = None
             try:

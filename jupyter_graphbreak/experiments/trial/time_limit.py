@@ -123,7 +123,12 @@ class Patience:
     @property
     def is_over(self) -> bool:
         """Whether the time is up."""
-        return time.thread_time() > self._processor_end or time.monotonic() > self._wall_clock_end
+        return time.thread_time() > self._processor_end or self.is_wall_clock_over
+
+    @property
+    def is_wall_clock_over(self) -> bool:
+        """Whether the wall-clock time is up: the function waits, or other programs use the processor."""
+        return time.monotonic() > self._wall_clock_end
 
 
 #: The limit of wall-clock time, as a multiple of the limit of processor time.

@@ -28,6 +28,7 @@ def test_patience_counts_work_rather_than_the_load_of_the_machine(
     clock["worked"] += worked
     clock["passed"] += passed
     assert patience.is_over is is_over
+    assert patience.is_wall_clock_over is (passed > 50)
 
 
 def test_a_run_starts_only_if_there_is_time_for_the_shortest_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:

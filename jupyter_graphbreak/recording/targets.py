@@ -83,9 +83,9 @@ def forget_everything() -> None:
 
 
 def own_codes(*values: Any) -> Iterator[types.CodeType]:
-    """Yield the code of the functions that objects use, except those of other packages and those never compiled.
+    """Yield the code objects of the functions that the objects use.
 
-    Never compiled are functions for which the user disabled compilation. Other packages are PyTorch and the like.
+    Functions of PyTorch and similar packages are left out, and those for which the user disabled compilation.
     """
     yield from _codes(
         value

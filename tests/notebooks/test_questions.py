@@ -137,7 +137,7 @@ what does [1/0] mean in a log? | logs#what-1-0-means-and-where-a-guard-comes-fro
 which line needs the guard that failed? | logs#what-1-0-means-and-where-a-guard-comes-from | the line of your code
 does torch._dynamo.explain reset? | logs#torch-dynamo-explain-counts-fewer-breaks | resets Dynamo
 results differ from eager, dropout differs | cost#results-that-differ | same copies
-os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | before the first cell
+os.environ TORCH_LOGS has no effect | in_a_notebook#environment-variables-set-after-import-torch | above the first one
 tests pass alone and fail together | ci#tests-that-pass-alone-and-fail-together | one count
 CI hangs while compiling | ci#slow-or-hanging-jobs | TORCHINDUCTOR_COMPILE_THREADS
 count only my own breaks, not the library's | ci#count-your-own-breaks-apart-from-a-library-s | within=

@@ -22,6 +22,7 @@ from jupyter_graphbreak.experiments.trial.effects import capture_effects, seed_a
 from jupyter_graphbreak.experiments.trial.guard import guarded
 from jupyter_graphbreak.experiments.trial.inner_modules import InnerModules, modules_of
 from jupyter_graphbreak.experiments.trial.places import leaves, memory_address, named_tensors
+from jupyter_graphbreak.experiments.trial.saved_state import SavedState
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.values import difference
 from jupyter_graphbreak.recording.targets import is_own, reachable_objects
@@ -145,6 +146,8 @@ class Variant:
         self._inner = InnerModules(self.subject, entry.inner, lambda inner: entry.compile(inner, self.timer))
         self._state: dict[str, Any] = {}
         self._changes_arguments = self._changes_state = self._is_short = False
+        #: The content of the arguments before each call, if calls change it and it can be restored in place.
+        self._saved_arguments: SavedState | None = None
         self.is_random = False
         #: The seconds of the first and the second call: the first one compiles.
         self.first_call_s = self.second_call_s = 0.0
@@ -183,6 +186,8 @@ class Variant:
         )
         self._changes_state = _differ(self._state, self.subject.state())
         self._restore()
+        if self._changes_arguments:
+            self._save_arguments()
         seeds = SEEDS if self.is_random and self.second_call_s < _SLOW_S else 1
         for _ in range(_MAX_ROUNDS):
             before_round = compilation_count()
@@ -420,8 +425,22 @@ class Variant:
         ):
             yield
 
+    def _save_arguments(self) -> None:
+        """Save the arguments to restore them in place, unless a call changes them in a way that this cannot undo.
+
+        Dynamo would compile a training step again for each new copy of an optimizer.
+        """
+        expected = self._arguments
+        self._arguments = self.subject.copies_of(self._given_arguments)
+        self._saved_arguments = SavedState([*self._arguments.args, *self._arguments.kwargs.values()])
+        self._call(0)
+        if _differ((expected.args, expected.kwargs), (self._arguments.args, self._arguments.kwargs)):
+            self._saved_arguments, self._arguments = None, expected
+
     def _restore(self) -> None:
-        if self._changes_arguments:
+        if self._saved_arguments is not None:
+            self._saved_arguments.restore()
+        elif self._changes_arguments:
             self._arguments = self.subject.copies_of(self._given_arguments)
         if self._changes_state:
             self.subject.restore()

@@ -15,14 +15,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import jupyter_graphbreak
+from jupyter_graphbreak._torch_compat.compiled import compilation_count
 from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
 from jupyter_graphbreak._torch_compat.profile_ranges import Activity
 from jupyter_graphbreak.experiments.cost import variants
 from jupyter_graphbreak.experiments.cost.clock import CudaClock
 from jupyter_graphbreak.experiments.cost.entry_cost import MeasuredEntry, entry_of, measure_entry
 from jupyter_graphbreak.experiments.cost.timing import Budget
+from jupyter_graphbreak.experiments.cost.variants import Variant
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
 from jupyter_graphbreak.experiments.trial.entry import Entry
+from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.report.cost import DeviceWork, EntryCost
 from jupyter_graphbreak.report.schema import Report
 
@@ -657,3 +660,25 @@ def test_a_function_that_cannot_be_called_often_raises_nothing(tmp_path: Path) -
         assert data.tell() == 0
     (note,) = report.diagnostics
     assert note.message == "Measuring was stopped: a repeated call raised IndexError: index out of range."
+
+
+def test_a_step_that_receives_its_optimizer_is_not_compiled_again_for_each_call() -> None:
+    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    model = torch.nn.Linear(4, 2)
+    given = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
+    entry = Entry("step", None, step, given, "eager")
+    with entry.set_up(), sandboxed():
+        variant = Variant(entry, compiled=True)
+        assert variant.warm_up()
+        copied_weight = next(tensor for tensor in variant.tensors() if tensor.shape == (2, 4))
+        before = compilation_count()
+        for _ in range(3):
+            variant.run()
+            assert torch.equal(copied_weight, model.weight)
+    assert compilation_count() == before

@@ -26,7 +26,7 @@ from tests.torch.experiments.remedies.by_hand import (
 STEMS = ("traps", "kinds", "loops_and_sizes")
 #: `make test` runs one in forty-eight.
 CASES = [
-    pytest.param(program, id=f"{stem}-{program.name}", marks=[pytest.mark.exhaustive] if number % 48 else [])
+    pytest.param(program, id=f"{stem}-{program.name}", marks=[pytest.mark.exhaustive] if number % 96 else [])
     for stem in STEMS
     for number, program in enumerate(programs(stem))
 ]

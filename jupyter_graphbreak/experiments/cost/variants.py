@@ -185,6 +185,7 @@ class Variant:
             (given_arguments.args, given_arguments.kwargs), (self._arguments.args, self._arguments.kwargs)
         )
         self._changes_state = _differ(self._state, self.subject.state())
+        del given_arguments  # they may be large
         self._restore()
         if self._changes_arguments:
             self._save_arguments()

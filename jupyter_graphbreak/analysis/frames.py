@@ -136,9 +136,10 @@ _WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     """Return the recompiles of a run, including those that a limit prevented."""
     recompiles: list[Recompile] = []
-    specializations: dict[int, dict[str, StackEntry]] = defaultdict(dict)
+    specializations: dict[str, dict[str, StackEntry]] = defaultdict(dict)
     for frame in ledger.frames:
-        specializations[frame.key.frame] |= {plain_guard(size): line for size, line in frame.specializations.items()}
+        function = ledger.first_compilation(frame) or frame
+        specializations[function.ident] |= {plain_guard(size): line for size, line in frame.specializations.items()}
     for frame in ledger.frames:
         is_refused = frame.refusal is not None
         if frame.key.compile == 0 and not is_refused:
@@ -154,7 +155,9 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
                 of=first.ident if first is not None else None,
                 function=display_name(name),
                 location=sources.location(filename, line, name) if line else None,
-                reasons=[_guard_failure(reason, sources, specializations[frame.key.frame]) for reason in reasons],
+                reasons=[
+                    _guard_failure(reason, sources, specializations[(first or frame).ident]) for reason in reasons
+                ],
                 limit_hit=is_refused,
                 id=f"r{len(recompiles) + 1}",
             )
@@ -192,7 +195,8 @@ def _guard_failure(reason: str, sources: Sources, specializations: Mapping[str, 
     size = _SIZE_GUARD.match(text)
     if size is not None:
         line = specializations.get(plain_guard(f"{size['name']}.size()[{size['index']}]"))
-        return GuardFailure(text, sources.place(line) if line is not None else None)
+        if line is not None:
+            return GuardFailure(text, sources.place(line))
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
     place = _GUARD_PLACE.search(reason) if location is None else None

@@ -106,6 +106,24 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any,
     assert advice in guard.advice
 
 
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def test_a_line_of_code_compiled_before_a_reset_is_not_named() -> None:
+    """After a reset, Dynamo uses its frame ids again."""
+    with capture() as run:
+        for fn, is_dynamic in ((total_of_rows, None), (double, False)):
+            torch.compiler.reset()
+            compiled: Any = torch.compile(fn, backend="eager", dynamic=is_dynamic)
+            for size in range(3, 7):
+                compiled(torch.ones(2, size))
+        compiled(torch.ones(2, 7))
+    before_reset, after_reset = run.report.recompiles[1], run.report.recompiles[-1]
+    assert [reason.location is not None for reason in before_reset.reasons[:1]] == [True]
+    assert [reason.location is not None for reason in after_reset.reasons[:1]] == [False]
+
+
 def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Scaled()
     compiled = torch.compile(model, backend="eager", dynamic=False)

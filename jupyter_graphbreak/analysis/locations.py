@@ -487,12 +487,16 @@ class Sources:
         return sources
 
     def path(self, filename: str) -> str:
-        """Return a path without the folders that identify the machine, because reports are shared."""
+        """Return a path without the folders that identify the machine, because reports are shared.
+
+        The path of a library's file is the one from :meth:`module_path`.
+        """
+        module_path = self.module_path(filename)
+        if module_path is not None:
+            return module_path
         path = filename.replace("\\", "/")
-        root = max((root for root in self._shortened if path.startswith(root)), key=len, default=None)
-        if root is not None:
-            return self._shortened[root] + path.removeprefix(root)
-        return re.sub(r"^.*/(?:site|dist)-packages/", "", path)
+        root = max((root for root in self._shortened if path.startswith(root)), key=len, default="")
+        return self._shortened.get(root, "") + path.removeprefix(root)
 
     def _source_id(self, filename: str) -> str:
         if filename not in self._ids:

@@ -196,6 +196,7 @@ def test_own_files_are_recognized_whatever_their_folders_are_called(path: str, f
         ("/home/me/lib/helpers.py", "~/lib/helpers.py"),
         ("/py/lib/copy.py", "copy.py"),
         ("/elsewhere/site-packages/torch/optim/sgd.py", "torch/optim/sgd.py"),
+        ("/home/me/other/lib/python3.12/site-packages/torch/optim/sgd.py", "torch/optim/sgd.py"),
         ("/srv/shared/layers.py", "/srv/shared/layers.py"),
     ],
 )

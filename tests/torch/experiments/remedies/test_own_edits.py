@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import jupyter_graphbreak
-from jupyter_graphbreak.experiments.remedies import finding
 from jupyter_graphbreak.report.remedies import Remedy
 
 MODULE = """import torch
@@ -60,9 +59,7 @@ def load(path: Path) -> Any:
 
 
 @pytest.fixture
-def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
-    monkeypatch.setattr(finding, "_MIN_FIRST_RUN_S", 600.0)  # a busy machine decides nothing
-
+def judged(tmp_path: Path) -> Judge:
     def judge(*pairs: tuple[str, str], beside: str = "", text: str = MODULE) -> Remedy:
         file = tmp_path / "pkg" / f"own_{next(_NAMES)}.py"
         file.parent.mkdir(exist_ok=True)

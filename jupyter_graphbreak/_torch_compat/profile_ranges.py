@@ -112,7 +112,7 @@ def _activity(event: Any) -> Activity:
 
 
 @contextlib.contextmanager
-def _filtered_stderr(dropped: re.Pattern[bytes]) -> Iterator[None]:
+def _filtered_stderr(dropped_lines: re.Pattern[bytes]) -> Iterator[None]:
     """Delay the standard error of the process until the context ends, and drop the lines that match a pattern."""
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as written:
@@ -123,7 +123,7 @@ def _filtered_stderr(dropped: re.Pattern[bytes]) -> Iterator[None]:
             os.dup2(stderr, 2)
             written.seek(0)
             for line in written:
-                if not dropped.search(line):
+                if not dropped_lines.search(line):
                     os.write(stderr, line)
             os.close(stderr)
 

@@ -121,8 +121,8 @@ class CompiledCalls:
         self._roles_by_types: dict[Any, Role] = {}
         self._cell: Callable[[], Any] | None = None
         self._caller: Callable[..., Any] | None = None
-        self._traceable = TraceableCallables()
-        self._routed = RoutedFunctions()
+        self._traceable_callables = TraceableCallables()
+        self._routed_functions = RoutedFunctions()
 
     @property
     def reasons_not_compiled(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ class CompiledCalls:
 
     def open(self) -> None:
         """Start compiling calls."""
-        self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable.close)
+        self._exit_stack.undo_at_end("undoing the changes for compiling", self._traceable_callables.close)
         intercept = functools.partial(intercepted_module_calls, self._state, self._plan_module)
         self._exit_stack.enter("compiling modules", intercept, None)
         self._exit_stack.undo_at_end("undoing the changes for compiling", self._end_routing)
@@ -203,7 +203,7 @@ class CompiledCalls:
         function = bound.__func__ if isinstance(bound, types.MethodType) else call
         if not isinstance(function, types.FunctionType):
             return call
-        routed = self._routed.routed(function)
+        routed = self._routed_functions.routed(function)
         if routed is None:
             return call
         return types.MethodType(routed, bound.__self__) if isinstance(bound, types.MethodType) else routed
@@ -244,7 +244,7 @@ class CompiledCalls:
         caller = self._prepare()
         if caller is None:
             return None
-        traceable = self._traceable.traceable(call, target)
+        traceable = self._traceable_callables.traceable(call, target)
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True

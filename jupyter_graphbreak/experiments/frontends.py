@@ -127,13 +127,13 @@ class Examination:
         self.name = name
         self.report: Report | None = None
         self.difference: tuple[Input, str] | None = None
-        self.refused: list[tuple[Input, Exception]] = []
+        self.refusals: list[tuple[Input, Exception]] = []
         self.raised: Raised | None = None
         self.notes: list[str] = []
         self._eager = eager
         self._compares_values = eager.is_repeatable
         self._subject = Subject(eager.fn, eager.first.arguments)
-        self._warned_in_runs: list[warnings.WarningMessage] = []
+        self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
         codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
         with separate_cache(codes), capture_effects() as capturing:
@@ -145,8 +145,8 @@ class Examination:
             if program is not None:
                 self._run_other_inputs(program, cases)
         eager_warnings = {str(warning.message) for warning in eager.result.effects.warnings}
-        warned = [*capturing.warnings, *self._warned_in_runs]
-        self._warned = [warning for warning in warned if str(warning.message) not in eager_warnings]
+        warned = [*capturing.warnings, *self._warnings_in_runs]
+        self._new_warnings = [warning for warning in warned if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the first input; return the program unless it raises."""
@@ -198,17 +198,17 @@ class Examination:
             try:
                 result = self._run(program, case.input)
             except TrialStoppedError as stopped:
-                self.refused.append((case.input, stopped))
+                self.refusals.append((case.input, stopped))
                 continue
             if result.raised is not None and case.expected.raised is None:
-                self.refused.append((case.input, result.raised.with_traceback(None)))
+                self.refusals.append((case.input, result.raised.with_traceback(None)))
             elif self.difference is None and (mismatch := self._describe_mismatch(case.expected, result)):
                 self.difference = (case.input, mismatch)
 
     def _run(self, program: Program, input_: Input) -> Result:
         self._subject.restore()
         result = self._eager.run_after_preceding_calls(program, self._subject, input_)
-        self._warned_in_runs += result.effects.warnings
+        self._warnings_in_runs += result.effects.warnings
         return result
 
     def _describe_mismatch(self, expected: Result, result: Result) -> str | None:
@@ -252,14 +252,14 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refused = next(((other, error) for other, error in self.refused if not (searched and other.is_special)), None)
+        refusals = next(((other, error) for other, error in self.refusals if not (searched and other.is_special)), None)
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
-        elif refused is not None:
-            outcome, example, raised = "refuses", refused[0].example, describe_raised(refused[1], "program")
-        elif self.refused:
-            special, error = self.refused[0]
+        elif refusals is not None:
+            outcome, example, raised = "refuses", refusals[0].example, describe_raised(refusals[1], "program")
+        elif self.refusals:
+            special, error = self.refusals[0]
             notes.append(f"refuses {special.example.what}: {type(error).__name__}")
         if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
@@ -273,8 +273,8 @@ class Examination:
             example=example,
             difference=self.difference[1] if self.difference is not None else None,
             raised=raised,
-            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._warned if not _is_deprecation(w))),
-            deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._warned),
+            warnings=list(dict.fromkeys(_first_sentence(w) for w in self._new_warnings if not _is_deprecation(w))),
+            deprecated=any(f"`{self.name}` is deprecated" in str(warning.message) for warning in self._new_warnings),
             notes=notes,
         )
 

@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 #: The scopes of each open watch.
-_watched: list[ThreadScopes] = []
+_watched_scopes: list[ThreadScopes] = []
 
 
 @contextlib.contextmanager
 def watch_scopes(observer: Observer) -> Iterator[None]:
     """Record the error_on_graph_break scope in force."""
     scopes = observer.scopes
-    scopes.inherit_scopes(_watched)
-    _watched.append(scopes)
+    scopes.inherit_scopes(_watched_scopes)
+    _watched_scopes.append(scopes)
     try:
         with _watch_entered(observer), _watch_traced(observer):
             yield
     finally:
-        _watched[:] = [other for other in _watched if other is not scopes]
+        _watched_scopes[:] = [other for other in _watched_scopes if other is not scopes]
 
 
 @contextlib.contextmanager

@@ -16,8 +16,8 @@ from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.tried_settings import inductor_changes
 from jupyter_graphbreak.analysis.build import build_report
 from jupyter_graphbreak.experiments.check.closeness import (
-    STRONGLY_VARIED,
-    VARIED,
+    LARGE_NOISE,
+    SMALL_NOISE,
     DoublePrecisionResults,
     difference_beyond_rounding,
     double_state,
@@ -353,7 +353,7 @@ def _differences(entry: Entry, expected: _Observation, actual: _Observation, cal
     if varying and not any(_compare_observations(expected, actual, (), varying)):
         return []
     exact: list[_Observation] = []
-    for varied in (0, VARIED, STRONGLY_VARIED):
+    for varied in (0, SMALL_NOISE, LARGE_NOISE):
         observation = _observe_in_double(entry, calls, varied=varied)
         if observation is None:
             break

@@ -34,7 +34,7 @@ _JUMP_FACTOR = 2.0
 _CONVERTED_DTYPES = {torch.float16, torch.bfloat16, torch.float32}
 #: The numbers of rounding errors by which the inputs change: a small one, which shows the size of rounding in a result,
 #: and a large one, which shows where the result jumps, such as the gradient of ``relu`` at zero.
-VARIED, STRONGLY_VARIED = 1, 256
+SMALL_NOISE, LARGE_NOISE = 1, 256
 
 
 class DoublePrecisionResults(NamedTuple):
@@ -147,7 +147,7 @@ def _is_rounding(
         jumps = torch.zeros_like(expected_distance)
         if strongly_varied_results and not is_half:  # half precision is too coarse to tell
             # A smooth result changes in proportion to the inputs' change, and both variations have the same direction.
-            ratio = STRONGLY_VARIED / VARIED
+            ratio = LARGE_NOISE / SMALL_NOISE
             deviation = ((strongly_varied_results[0] - exact) - ratio * (varied - exact)).abs()
             jumps = _JUMP_FACTOR * deviation.nan_to_num(0, posinf=0).max()  # an overflow proves nothing about the rest
         limit = max(_MAX_DISTANCE_FACTOR * expected_distance, _MAX_DISTANCE_FACTOR * rounding, jumps)

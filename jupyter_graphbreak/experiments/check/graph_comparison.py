@@ -12,8 +12,8 @@ import torch
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak._torch_compat.structured_trace import current_compile_id
 from jupyter_graphbreak.experiments.check.closeness import (
-    STRONGLY_VARIED,
-    VARIED,
+    LARGE_NOISE,
+    SMALL_NOISE,
     DoublePrecisionResults,
     difference_beyond_rounding,
     flatten,
@@ -46,7 +46,7 @@ class WrongGraph:
         The id of the frame that was compiled.
     module : GraphModule
         The graph as Dynamo captured it.
-    changed : GraphModule
+    changed_module : GraphModule
         The graph after the backend has changed it.
     inputs : list
         Copies of the inputs of the call.
@@ -56,7 +56,7 @@ class WrongGraph:
 
     frame: str
     module: torch.fx.GraphModule
-    changed: torch.fx.GraphModule
+    changed_module: torch.fx.GraphModule
     compiled: Callable[..., Any]
     inputs: Inputs
     is_only_backward: bool
@@ -153,7 +153,7 @@ def _changed_operation(wrong_graph: WrongGraph) -> str | None:
     """Return the first operation with a different value in the graph that the backend has changed."""
     expected = _values_by_operation(wrong_graph.module, wrong_graph.inputs)
     try:
-        actual = _values_by_operation(wrong_graph.changed, wrong_graph.inputs)
+        actual = _values_by_operation(wrong_graph.changed_module, wrong_graph.inputs)
     except Exception:  # noqa: BLE001 - the backend may leave a graph that cannot run
         return None
     return next(
@@ -187,7 +187,7 @@ def computes_differently(
         return False
     exact: list[Any] = []
     try:
-        for varied in (0, VARIED, STRONGLY_VARIED):
+        for varied in (0, SMALL_NOISE, LARGE_NOISE):
             exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
             if not varied:
                 continue

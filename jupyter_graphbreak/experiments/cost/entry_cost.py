@@ -208,7 +208,7 @@ def measure_entry(
                 RemediedCost(list(ids), spread_of(timed), device)
                 for ids, timed, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
             ],
-            parts=[_with_run_ids(part, correspondence) for part in parts],
+            parts=[_with_original_ids(part, correspondence) for part in parts],
             coverage=Coverage(*coverage, share) if coverage is not None else None,
             break_even_calls=_break_even(gain_us(eager_time, compiled_time), correspondence),
             eager_device_work=work[0],
@@ -317,7 +317,7 @@ def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int,
     return max(0, operations_outside(ranges) - outside), outside
 
 
-def _with_run_ids(part: CostPart, run: Correspondence) -> CostPart:
+def _with_original_ids(part: CostPart, run: Correspondence) -> CostPart:
     """Return a part with the ids of the original run."""
     return replace(part, graph=run.graph(part.graph), break_=run.break_(part.break_), frame=run.frame(part.frame))
 

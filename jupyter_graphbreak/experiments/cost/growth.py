@@ -46,21 +46,21 @@ def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | Non
     compiled = steady.compiled
     has_backward = True
     try:
-        kept_memory = _kept_by_calls(compiled, backward=True)
+        kept_memory = _memory_kept_by_calls(compiled, backward=True)
     except RuntimeError:  # the calls share an autograd graph, and the first backward pass frees a part of it
         has_backward = False
-        kept_memory = _kept_by_calls(compiled, backward=False)
+        kept_memory = _memory_kept_by_calls(compiled, backward=False)
     if kept_memory.nbytes:
         gc.collect()  # garbage of earlier measurements
-        kept_memory = _kept_by_calls(compiled, backward=has_backward, collects_old_garbage=True)
+        kept_memory = _memory_kept_by_calls(compiled, backward=has_backward, collects_old_garbage=True)
     if not kept_memory.nbytes:
         return None
     growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far are kept
-        kept_eagerly = _kept_by_calls(steady.eager, backward=has_backward)
+        kept_eagerly = _memory_kept_by_calls(steady.eager, backward=has_backward)
         line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=kept_eagerly.nbytes, location=line)
-        kept_without_backward = _kept_by_calls(compiled, backward=False) if has_backward else kept_memory
+        kept_without_backward = _memory_kept_by_calls(compiled, backward=False) if has_backward else kept_memory
         if kept_without_backward.nbytes > kept_memory.nbytes:
             growth = replace(growth, without_backward_bytes=kept_without_backward.nbytes)
     return growth
@@ -85,7 +85,7 @@ class _KeptMemory:
     stacks: list[Stack]
 
 
-def _kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
+def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garbage: bool = False) -> _KeptMemory:
     """Make calls in a row, and return the memory that they keep.
 
     Parameters

@@ -91,7 +91,7 @@ class SavedBytes(Generic[_Key]):
 
     Parameters
     ----------
-    excluded : collection of int
+    excluded_addresses : collection of int
         The addresses of memory that does not count, since the call's arguments or state keep it.
     describe : callable
         Returns a key for a tensor when an operation keeps it.
@@ -104,8 +104,8 @@ class SavedBytes(Generic[_Key]):
         The bytes kept at the peak, by the key of the operation that kept them first.
     """
 
-    def __init__(self, excluded: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
-        self._excluded = excluded
+    def __init__(self, excluded_addresses: Collection[int], describe: Callable[[torch.Tensor], _Key]) -> None:
+        self._excluded_addresses = excluded_addresses
         self._describe = describe
         self._counts: Counter[int] = Counter()
         self._bytes_by_address: dict[int, tuple[_Key, int]] = {}
@@ -120,7 +120,7 @@ class SavedBytes(Generic[_Key]):
 
     def _keep(self, tensor: torch.Tensor) -> _KeptTensor:
         address, key = memory_address(tensor), self._describe(tensor)
-        if address is None or address in self._excluded:
+        if address is None or address in self._excluded_addresses:
             return _KeptTensor(tensor)
         if not self._counts[address]:
             nbytes = tensor.untyped_storage().nbytes()

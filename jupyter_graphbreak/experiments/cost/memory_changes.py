@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.cost import MemoryCost
 
 #: Changes are tried only if at least this many bytes, and this share of the peak, are kept for the backward pass.
-_WORTH_BYTES, _WORTH_SHARE = 1 << 20, 0.1
+_MIN_SAVED_BYTES, _MIN_SAVED_SHARE = 1 << 20, 0.1
 #: A change is tried if the time left is at least this many times the compile time: the backward pass is also compiled.
-_COMPILE_TIMES = 2.0
+_MIN_COMPILE_TIMES_LEFT = 2.0
 _T = TypeVar("_T")
 #: Blocks are checkpointed one by one if there are at least this many.
 _MIN_BLOCKS = 2
 #: A difference counts as rounding if it is at most this many times the difference from eager.
-_TIMES_ROUNDING = 10.0
+_ROUNDING_FACTOR = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
 def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
     """Try as many changes as time allows, and return them with their memory and time."""
-    if memory.compiled_saved_bytes < max(_WORTH_BYTES, _WORTH_SHARE * memory.compiled_peak_bytes):
+    if memory.compiled_saved_bytes < max(_MIN_SAVED_BYTES, _MIN_SAVED_SHARE * memory.compiled_peak_bytes):
         return []
     compiled = steady.compiled
     if compiled.nbytes() + memory.compiled_peak_bytes > memory_limit():
@@ -53,7 +53,10 @@ def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]
         return agree_within_rounding(expected, actual, eager_results)
 
     for code, make_variant in _candidates(steady.entry, compiled):
-        if make_variant is not None and seconds_left() < _COMPILE_TIMES * steady.correspondence.compile_seconds():
+        if (
+            make_variant is not None
+            and seconds_left() < _MIN_COMPILE_TIMES_LEFT * steady.correspondence.compile_seconds()
+        ):
             continue
         try:
             if make_variant is None:
@@ -146,7 +149,7 @@ def _is_close(expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor)
     digits = torch.finfo(expected.dtype).eps ** 0.5
     rounding = digits * _largest(expected)
     if eager.shape == expected.shape:
-        rounding += _TIMES_ROUNDING * _largest(expected - eager)
+        rounding += _ROUNDING_FACTOR * _largest(expected - eager)
     return torch.allclose(expected, actual, rtol=digits, atol=rounding, equal_nan=True)
 
 

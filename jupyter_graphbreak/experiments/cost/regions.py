@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Report
 
 #: Regions are measured if compiling the entry took at least this many seconds and it has this many blocks.
-_WORTH_S = 2.0
+_MIN_COMPILE_S = 2.0
 _MIN_BLOCKS = 3
 #: The whole model is compiled again, without caches, if at least this many times the run's compile time is left.
-_TIMES_COMPILING = 1.5
+_MIN_COMPILE_TIMES_LEFT = 1.5
 #: If fewer than this many blocks share a compilation on average, compiling each in place is not worthwhile.
 _MIN_SHARING = 2
 #: A backend that computes the same values as eager code, to compare ways whose random numbers differ.
@@ -61,7 +61,7 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
-    if whole_s < _WORTH_S or is_warm or entry.inner or entry.compiles_itself:
+    if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_itself:
         return None
     blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
     if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
@@ -69,7 +69,7 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
     trial = _CompilationTrial(steady, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.measure_blocks, trial.measure_nested, trial.measure_whole):
-        if measure == trial.measure_whole and (not ways or seconds_left() < _TIMES_COMPILING * whole_s):
+        if measure == trial.measure_whole and (not ways or seconds_left() < _MIN_COMPILE_TIMES_LEFT * whole_s):
             continue
         try:
             way = measure()
@@ -96,11 +96,13 @@ class _CompilationTrial:
     def __init__(self, steady: SteadyState, blocks: RepeatedBlocks) -> None:
         self._entry = entry = steady.entry
         self._blocks = blocks
-        self._compiled = compiled = steady.compiled
+        self._compiled_variant = compiled = steady.compiled
         self._run = steady.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
-        self._expected = steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        self._expected_results = (
+            steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+        )
         self._eager_results = steady.eager.results_and_gradients()
 
     def measure_whole(self) -> CompiledWay | None:
@@ -124,7 +126,7 @@ class _CompilationTrial:
         """Measure compiling the whole model at once, with each block as a nested region."""
         if not hasattr(torch.compiler, "nested_compile_region"):  # this PyTorch lacks it
             return None
-        files = {forward.__code__.co_filename for forward in self._forwards(self._compiled).values()}
+        files = {forward.__code__.co_filename for forward in self._forwards(self._compiled_variant).values()}
         if thread_at_work(files) is not None:  # a different thread would run the marked methods of the classes
             return None
         return self._measure("nested", self._with_nested_regions) if self._shares_regions() else None
@@ -135,10 +137,10 @@ class _CompilationTrial:
         variant = self._with_nested_regions(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call):
             variant.warm_up()
-        return any(map(_shared_regions, variant.timer.modules))
+        return any(map(_shared_region_count, variant.timer.modules))
 
     def _compiled_by_block(self, entry: Entry) -> Variant:
-        subject_places = self._compiled.places_in_subject()
+        subject_places = self._compiled_variant.places_in_subject()
         method = "" if self._blocks.compiles_in_place else "forward"
         blocks = frozenset((subject_places[place], method) for place in self._blocks.places)
         return Variant(replace(entry, inner=blocks), compiled=False)
@@ -171,10 +173,10 @@ class _CompilationTrial:
             ratio = 1.0 if way == "whole" else None
             if is_equal and ratio is None:
                 with contextlib.suppress(TimeUpError):  # the start is known
-                    ratio = ratio_in_turn(_timed(variant), _timed(self._compiled))
+                    ratio = ratio_in_turn(_timed(variant), _timed(self._compiled_variant))
         return structs.replace(
             self._compiled_way(way, round(max(0.0, start_s), 3), report),
-            regions=sum(map(_shared_regions, variant.timer.modules)) if way == "nested" else None,
+            regions=sum(map(_shared_region_count, variant.timer.modules)) if way == "nested" else None,
             equal=is_equal,
             time_ratio=round(ratio, 3) if ratio is not None else None,
         )
@@ -193,14 +195,14 @@ class _CompilationTrial:
     def _is_equal(self, variant: Variant, make_variant: Callable[[Entry], Variant]) -> bool:
         """Return whether results and gradients agree with those of the whole model."""
         if not self._is_random:
-            return agree_within_rounding(self._expected, variant.results_and_gradients(), self._eager_results)
+            return agree_within_rounding(self._expected_results, variant.results_and_gradients(), self._eager_results)
         other = make_variant(replace(self._entry, backend=_RIGHT_BACKEND))
         with eager_random_numbers(), recompiling(other.subject.call):
             other.warm_up()
-            return agree_within_rounding(self._expected, other.results_and_gradients(), self._eager_results)
+            return agree_within_rounding(self._expected_results, other.results_and_gradients(), self._eager_results)
 
 
-def _shared_regions(module: torch.fx.GraphModule) -> int:
+def _shared_region_count(module: torch.fx.GraphModule) -> int:
     """Return the number of nested regions that a graph calls; Dynamo inlines one that only one block uses."""
     return sum(isinstance(child, torch.fx.GraphModule) for child in module.children())
 

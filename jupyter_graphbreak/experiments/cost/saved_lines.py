@@ -74,7 +74,7 @@ class _SavedByRun:
 
     def key(self, tensor: torch.Tensor) -> _SavedPlace | Stack:
         """Return the run of a graph and the number of the tensor in it; outside of graphs, the stack."""
-        run = self._timer.running
+        run = self._timer.running_graph
         if run is None:
             return stack_in_call(inspect.currentframe())
         self.tensors[run].append((tuple(tensor.shape), tensor.dtype))

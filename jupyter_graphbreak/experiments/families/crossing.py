@@ -75,20 +75,20 @@ _METHODS_OF_CREATION = {"__init__", "__new__", "__post_init__"}
 _OPERATORS = "operators"
 
 
-def conditions_before(site: Site, function: FunctionNode, moved: Sequence[ast.AST]) -> tuple[Condition, ...]:
+def conditions_before(site: Site, function: FunctionNode, moved_code: Sequence[ast.AST]) -> tuple[Condition, ...]:
     """Return the conditions whose sides may change what some code reads, if the code moves to a function's start.
 
     Trials must run each of these sides.
     """
-    start = min(map(_position, moved))
+    start = min(map(_position, moved_code))
     hidden = _hidden_effects(site)
-    return _conditions_passed(site, function, moved, lambda block: _position(block) < start, hidden)
+    return _conditions_passed(site, function, moved_code, lambda block: _position(block) < start, hidden)
 
 
 def conditions_after(
     site: Site,
     function: FunctionNode,
-    moved: Sequence[ast.stmt],
+    moved_code: Sequence[ast.stmt],
     values: Sequence[str],
     is_output: Callable[[ast.stmt], bool],
 ) -> tuple[Condition, ...]:
@@ -104,12 +104,12 @@ def conditions_after(
     is_output : callable
         Tells whether a statement calls a function that only writes its arguments.
     """
-    start = min(map(_position, moved))
+    start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
-    hidden = effects if reads_state(site, function, moved, values) else None
-    conditions = _conditions_passed(site, function, moved, lambda block: _position(block) > start, hidden)
-    if _has_effects(site, moved, effects, is_output):
-        conditions = (*conditions, *_reading_conditions_after(site, function, moved, start))
+    hidden = effects if reads_state(site, function, moved_code, values) else None
+    conditions = _conditions_passed(site, function, moved_code, lambda block: _position(block) > start, hidden)
+    if _has_effects(site, moved_code, effects, is_output):
+        conditions = (*conditions, *_reading_conditions_after(site, function, moved_code, start))
     return tuple(dict.fromkeys(conditions))
 
 
@@ -118,43 +118,45 @@ def _hidden_effects(site: Site) -> HiddenEffects:
     return HiddenEffects(draft.tree for draft in drafts if draft is not None)
 
 
-def reads_state(site: Site, function: FunctionNode, moved: Sequence[ast.stmt], values: Sequence[str]) -> bool:
+def reads_state(site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], values: Sequence[str]) -> bool:
     """Return whether moved code reads an object that other code may change meanwhile, under any name."""
     # A name, an attribute or an item refers to an object that may have other names as well.
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
     local = names_bound(function) | parameters_of(function)
     imported = names_imported(site.draft.tree)
-    calls = [node.func for part in moved for node in ast.walk(part) if isinstance(node, ast.Call)]
+    calls = [node.func for part in moved_code for node in ast.walk(part) if isinstance(node, ast.Call)]
     owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
         isinstance(node, ast.Name) and node not in owners and node.id not in local | imported
         and not hasattr(builtins, node.id)
-        for part in moved
+        for part in moved_code
         for node in ast.walk(part)
     )  # fmt: skip
 
 
 def _has_effects(
-    site: Site, moved: Sequence[ast.stmt], hidden: HiddenEffects, is_output: Callable[[ast.stmt], bool]
+    site: Site, moved_code: Sequence[ast.stmt], hidden: HiddenEffects, is_output: Callable[[ast.stmt], bool]
 ) -> bool:
     """Return whether code may change something: by a call, by a property, or by writing an object as text."""
     texts = (callee for name in sorted(_TEXT_METHODS) for _, callee in _definitions(site, name))
     if any(_may_change_outside(callee, part) for callee in texts for part in ast.walk(callee)):
         return True
-    inner = [part for statement in moved for part in ast.walk(statement) if isinstance(part, ast.stmt)]
+    inner = [part for statement in moved_code for part in ast.walk(statement) if isinstance(part, ast.stmt)]
     written = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
     raised = {part.exc for part in inner if isinstance(part, ast.Raise)}
     return any(
-        node not in written | raised and hidden.may_occur(node) for statement in moved for node in ast.walk(statement)
+        node not in written | raised and hidden.may_occur(node)
+        for statement in moved_code
+        for node in ast.walk(statement)
     )
 
 
 def _reading_conditions_after(
-    site: Site, function: FunctionNode, moved: Sequence[ast.stmt], start: tuple[int, int]
+    site: Site, function: FunctionNode, moved_code: Sequence[ast.stmt], start: tuple[int, int]
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
-    moved_nodes = {part for statement in moved for part in ast.walk(statement)}
+    moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
     local = names_bound(function) | parameters_of(function)
 
     def reads_outside(part: ast.AST) -> bool:
@@ -191,7 +193,7 @@ def conditions_outside(site: Site, function: FunctionNode, block: ast.stmt) -> t
 def _conditions_passed(
     site: Site,
     function: FunctionNode,
-    moved: Sequence[ast.AST],
+    moved_code: Sequence[ast.AST],
     is_passed: Callable[[ast.AST], bool],
     hidden: HiddenEffects | None,
 ) -> tuple[Condition, ...]:
@@ -205,9 +207,9 @@ def _conditions_passed(
         The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
     """
     # A parsed tree shares the nodes of contexts and operators.
-    moved_nodes = {part for node in moved for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
-    names = {name for node in moved for name in names_read(node)}
-    owners = {name for node in moved for name in _attribute_owners(node)}
+    moved_nodes = {part for node in moved_code for part in ast.walk(node) if isinstance(part, ast.expr | ast.stmt)}
+    names = {name for node in moved_code for name in names_read(node)}
+    owners = {name for node in moved_code for name in _attribute_owners(node)}
     # A loop repeats its body, so code in it runs both before and after the moved code.
     loops = [
         node

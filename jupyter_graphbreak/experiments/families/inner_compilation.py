@@ -129,7 +129,7 @@ class _InnerCompilationWriter:
         self._drafts = drafts
         self._entry = entry
         self._splices: dict[str, list[Splice | None]] = {}
-        self._deleted: list[ast.stmt] = []
+        self._deleted_statements: list[ast.stmt] = []
         self._compile_sites = list(_compile_sites(drafts, entry))
         options = {compile_options(drafts[site.source], site.node) for site in self._compile_sites}
         self._options = next(iter(options), "")
@@ -167,7 +167,7 @@ class _InnerCompilationWriter:
             dotted(site.target)
         ]
         if statement is not None and (is_call_of_method or is_same_name):
-            self._deleted.append(statement)
+            self._deleted_statements.append(statement)
             self._add(site.source, draft.deletion(statement))
         else:
             self._add(site.source, draft.replacement(site.node, draft.text_of(site.target)))
@@ -293,7 +293,7 @@ class _InnerCompilationWriter:
             (source, node)
             for source, draft in self._drafts.items()
             for node in ast.walk(draft.tree)
-            if isinstance(node, ast.stmt) and node not in self._deleted and _binds(node, root)
+            if isinstance(node, ast.stmt) and node not in self._deleted_statements and _binds(node, root)
             if draft.enclosing_function(node) is None
         ]
         here = next(iter(places), None) or self._first_use(root)
@@ -332,7 +332,7 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
     functions = {
         node.name for draft in drafts.values() for node in ast.walk(draft.tree) if isinstance(node, FunctionNode)
     }
-    created = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
+    created_names = {name for draft in drafts.values() for name in _names_of_objects(draft, entry.owner or entry.name)}
     for source, draft in drafts.items():
         torch = name_of_torch(draft) or "torch"
         for node in ast.walk(draft.tree):
@@ -351,13 +351,13 @@ def _compile_sites(drafts: Mapping[str, Draft], entry: CompiledEntry) -> Iterato
             ):
                 continue
             if dotted(node.func.value) != torch:
-                if entry.is_module and dotted(node.func.value) in created:
+                if entry.is_module and dotted(node.func.value) in created_names:
                     yield _CompileSite(source, node, node.func.value)
-            elif node.args and _is_entry(node.args[0], entry, functions, created):
+            elif node.args and _is_entry(node.args[0], entry, functions, created_names):
                 yield _CompileSite(source, node, node.args[0])
 
 
-def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created: set[str]) -> bool:
+def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], created_names: set[str]) -> bool:
     """Return whether the target of ``torch.compile`` is an entry; a module may come from a library."""
     if entry.owner:
         return isinstance(target, ast.Attribute) and target.attr == entry.name
@@ -366,7 +366,7 @@ def _is_entry(target: ast.expr, entry: CompiledEntry, functions: set[str], creat
     if isinstance(target, ast.Call):
         return called_name(target) == entry.name
     name = dotted(target)
-    return name in created if created else name.rpartition(".")[2] not in functions
+    return name in created_names if created_names else name.rpartition(".")[2] not in functions
 
 
 def _names_of_objects(draft: Draft, class_name: str) -> Iterator[str]:

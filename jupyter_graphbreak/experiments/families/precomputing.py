@@ -64,7 +64,7 @@ class ReadExpressions(NamedTuple):
     varied: Collection[str]
 
 
-class Precomputed(NamedTuple):
+class PrecomputingChange(NamedTuple):
     """A change that computes values before the call.
 
     Parameters
@@ -85,7 +85,7 @@ class Precomputed(NamedTuple):
 
 def propose_precomputed(
     source: str, line: int, texts: Mapping[str, str], readings: ReadExpressions
-) -> Iterator[Precomputed]:
+) -> Iterator[PrecomputingChange]:
     """Yield changes that move, out of a compiled function, the expressions that depend only on the varied values.
 
     Parameters
@@ -117,7 +117,7 @@ def propose_precomputed(
         if new_texts is not None and inner_name is not None:
             passing_text = f", and pass {'tensors' if len(names) > 1 else 'a tensor'}" if is_tensor else ""
             dtype_text = f" of `{torch}.float64`" if dtype else ""
-            yield Precomputed(
+            yield PrecomputingChange(
                 f"Compute {values_text} before the call{passing_text}{dtype_text}", new_texts, inner_name, is_tensor
             )
 

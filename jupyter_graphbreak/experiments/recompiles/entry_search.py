@@ -22,7 +22,7 @@ from jupyter_graphbreak.experiments.recompiles.candidates import (
     with_same_layouts,
 )
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-from jupyter_graphbreak.experiments.recompiles.manual_steps import are_recompiles_right, manual_steps
+from jupyter_graphbreak.experiments.recompiles.manual_steps import are_recompiles_expected, manual_steps
 from jupyter_graphbreak.experiments.recompiles.placement import module_of, with_dynamic, with_lines_before
 from jupyter_graphbreak.experiments.recompiles.replay import DEFAULT_OWNER, Adjustment
 from jupyter_graphbreak.experiments.recompiles.trying import CallTrials, SpecializingLine
@@ -79,7 +79,7 @@ class EntryFindings:
         Sentences, each with the ids of the recompiles that it is about.
     reason : str or None
         Why nothing was tried.
-    is_right : bool
+    are_recompiles_expected : bool
         Whether the recompiles are expected, so that nothing needs to change.
     """
 
@@ -89,7 +89,7 @@ class EntryFindings:
     combined: CombinedRemedy | None = None
     manual_steps: list[tuple[str, list[str]]] = dataclasses.field(default_factory=list)
     reason: str | None = None
-    is_right: bool = False
+    are_recompiles_expected: bool = False
 
 
 class EntrySearch:
@@ -147,49 +147,50 @@ class EntrySearch:
         seen = self._seen
         if len(seen) < 2:  # noqa: PLR2004
             return self.without_trials(None)
-        varied = find_variations(seen)
-        named_variations = varied.named_in(self._guards)
-        if are_recompiles_right(named_variations, self._recompiles):
-            return dataclasses.replace(self.without_trials(None), is_right=True)
+        variations = find_variations(seen)
+        named_variations = variations.named_in(self._guards)
+        if are_recompiles_expected(named_variations, self._recompiles):
+            return dataclasses.replace(self.without_trials(None), are_recompiles_expected=True)
         trials = self._trials = CallTrials(self._entry, seen)
         if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
             return self.without_trials(
-                f"the arguments of {trials.left_out} of {len(seen)} calls cannot be created again"
-                if trials.left_out
+                f"the arguments of {trials.left_out_count} of {len(seen)} calls cannot be created again"
+                if trials.left_out_count
                 else "the calls caused no recompiles when they were repeated on copies"
             )
-        varied = trials.varied
-        named_variations = varied.named_in(self._guards)
+        variations = trials.variations
+        named_variations = variations.named_in(self._guards)
         self._owner = trials.owner or DEFAULT_OWNER
         circumstances = Circumstances(
             self._owner,
             self._limit,
             self._is_repeated and any(recompile.limit_hit for recompile in self._recompiles),
-            frozenset[str]().union(*(site.visible for site in self._sites())),
+            frozenset[str]().union(*(site.visible_names for site in self._sites())),
         )
-        candidates = propose(named_variations, varied, circumstances)
-        is_right = self._try_in_turn(candidates, trials, trials.right_compilation_count(named_variations.others), end)
+        candidates = propose(named_variations, variations, circumstances)
+        expected_count = trials.expected_compilation_count(named_variations.others)
+        is_expected_count_reached = self._try_in_turn(candidates, trials, expected_count, end)
         works = any(trial.verdict in WORKING for trial, _ in self._finished_trials)
-        self._line = self._specializing_line(None if works else trials.specializing)
+        self._line = self._specializing_line(None if works else trials.specializing_line)
         ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
         if self._line is not None and works and not ends_recompiles and time.monotonic() + trials.seconds < end:
             self._rewrite_condition(self._line, trials)
             ends_recompiles = any(trial.ends_recompiles for trial, _ in self._finished_trials)
-        if not ends_recompiles and not is_right:
-            self._try_precomputing(varied, trials, end)
-        return self._collected_findings(varied)
+        if not ends_recompiles and not is_expected_count_reached:
+            self._try_precomputing(variations, trials, end)
+        return self._collected_findings(variations)
 
     def _try_in_turn(
-        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, right_compilations: int, end: float
+        self, candidates: Iterator[RecompileCandidate], trials: CallTrials, expected_count: int, end: float
     ) -> bool:
-        """Try candidates until one leaves no more than the right number of compilations; return whether one does.
+        """Try candidates until one leaves no more compilations than expected; return whether one does.
 
         If it is not known where the code of this candidate belongs, continue with the candidates that can be written
         into the sources.
         """
         pending = deque(candidates)
         tried_keys: set[Any] = set()
-        is_right = False
+        is_expected_count_reached = False
         while pending:
             candidate = pending.popleft()
             candidate, change = self._with_source_change(candidate, trials)
@@ -197,15 +198,15 @@ class EntrySearch:
             if key in tried_keys or len(tried_keys) >= _MAX_CANDIDATES:
                 continue
             tried_keys.add(key)
-            if self._is_weaker_mark(candidate) or (is_right and not change.texts):
+            if self._is_weaker_mark(candidate) or (is_expected_count_reached and not change.texts):
                 continue
             if time.monotonic() + trials.seconds / 2 > end and self._finished_trials:
                 break
             self._on_status(candidate.title)
             trial = self._with_caveats(trials.run(candidate))
             self._finished_trials.append((trial, change))
-            if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= right_compilations):
-                is_right = True
+            if trial.verdict == "works" and (trial.ends_recompiles or trial.compilations <= expected_count):
+                is_expected_count_reached = True
                 if change.texts or not change.codes:
                     break
             if (
@@ -213,7 +214,7 @@ class EntrySearch:
                 and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
             ):
                 pending.appendleft(adjusted)
-        return is_right
+        return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
         """Lower the verdict of a change that needs an item of a list, or that leaves tensors in place of numbers.
@@ -237,17 +238,19 @@ class EntrySearch:
         reason = f"line {reader.line} of {name} also reads `{place}`, which is then a tensor"
         return dataclasses.replace(trial, reason=reason)
 
-    def _try_precomputing(self, varied: Variations, trials: CallTrials, end: float) -> None:
+    def _try_precomputing(self, variations: Variations, trials: CallTrials, end: float) -> None:
         """Try to compute expressions before the call that depend only on values that varied."""
         source = self._definition.source
         if source is None:
             return
         program = self._program(source)
         failed: set[bool] = set()
-        for proposal in propose_precomputed(source, self._definition.line, program.texts, readings(self._seen, varied)):
+        for proposal in propose_precomputed(
+            source, self._definition.line, program.texts, readings(self._seen, variations)
+        ):
             if proposal.is_tensor and True in failed:
                 continue
-            is_dynamic = bool(varied.sizes) or not proposal.is_tensor
+            is_dynamic = bool(variations.sizes) or not proposal.is_tensor
             changed, title = dict(proposal.texts), proposal.title
             if is_dynamic:
                 changed |= with_dynamic(changed, CompiledDefinition(proposal.compiled_name), None) or {}
@@ -405,7 +408,9 @@ class EntrySearch:
 
         def name_of(path: Path) -> str:
             root = path.root
-            is_hidden = root.kind == "global" and bool(sites) and not any(root.name in site.visible for site in sites)
+            is_hidden = (
+                root.kind == "global" and bool(sites) and not any(root.name in site.visible_names for site in sites)
+            )
             name = expression(path, self._owner)
             return f"{module_of(root, sites[0]) or root.scope}.{name}" if is_hidden and root.scope else name
 
@@ -416,7 +421,7 @@ class EntrySearch:
     def _sites(self) -> list[CallSite]:
         return [call.site for call in self._seen if call.site is not None]
 
-    def _collected_findings(self, varied: Variations) -> EntryFindings:
+    def _collected_findings(self, variations: Variations) -> EntryFindings:
         """Return the finished trials, the best first, with manual steps if none ends all recompiles."""
         working = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
@@ -439,15 +444,15 @@ class EntrySearch:
         best_trials = [pair for pair in best_trials if pair not in extended]
         failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended]
         ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
-        steps = [] if ends_recompiles else manual_steps(varied, self._recompiles, self._line)
+        steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [*best_trials, *failed], self._owner, manual_steps=steps)
 
     def without_trials(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if none works."""
-        varied = find_variations(self._seen)
+        variations = find_variations(self._seen)
         if self._finished_trials:
-            return self._collected_findings(varied)
-        steps = manual_steps(varied, self._recompiles, self._line)
+            return self._collected_findings(variations)
+        steps = manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [], manual_steps=steps, reason=reason)
 
 

@@ -40,11 +40,11 @@ _MINIMUM_S = 10.0
 class FoundRecompileRemedies(NamedTuple):
     """A report with remedies for its recompiles, and the best working remedy of each entry.
 
-    ``working`` has the entry, the remedy's id, the change, and the name of the called module.
+    ``working_remedies`` has the entry, the remedy's id, the change, and the name of the called module.
     """
 
     report: Report
-    working: list[tuple[Entry, str, RecompileCandidate, str]]
+    working_remedies: list[tuple[Entry, str, RecompileCandidate, str]]
 
     def entries_with_remedies(self, entry: Entry) -> dict[tuple[str, ...], EntryWithRemedy]:
         """Return a function that applies the best remedy of an entry, by the remedy's id.
@@ -53,7 +53,7 @@ class FoundRecompileRemedies(NamedTuple):
         """
         return {
             (ident,): partial(_entry_with, working_entry, candidate.adjustment, owner)
-            for working_entry, ident, candidate, owner in self.working
+            for working_entry, ident, candidate, owner in self.working_remedies
             if working_entry is entry
             and not candidate.adjustment.tensors
             and candidate.changes_only_calls
@@ -134,7 +134,7 @@ def find_recompile_remedies(
     for recompiles in without_entry:
         steps = manual_steps(find_variations([]), recompiles, None)
         builder.add(EntryFindings(recompiles, [], manual_steps=steps, reason=next(iter(effects), reason)))
-    return FoundRecompileRemedies(builder.report(), builder.working)
+    return FoundRecompileRemedies(builder.report(), builder.working_remedies)
 
 
 def _recompiles_by_entry(
@@ -179,7 +179,7 @@ class _RecompileRemedyBuilder:
         self._texts = texts
         self._remedies = list(report.remedies or [])
         #: The best working remedy of each entry: the entry, its id, its change, and the name of the called module.
-        self.working: list[tuple[Entry, str, RecompileCandidate, str]] = []
+        self.working_remedies: list[tuple[Entry, str, RecompileCandidate, str]] = []
 
     def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:
         """Add the findings about the recompiles of one entry."""
@@ -198,11 +198,13 @@ class _RecompileRemedyBuilder:
         for number, (trial, change) in enumerate(findings.trials):
             self._remedies.append(self._remedy(trial, change, idents))
             if not number and entry is not None and trial.verdict in WORKING:
-                self.working.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
+                self.working_remedies.append((entry, self._remedies[-1].id, trial.candidate, findings.owner))
         for sentence, recompiles in findings.manual_steps:
             if findings.trials or sentence != GENERAL_STEP:
                 decision = decision_for_person(self._next_id(), sentence, findings.reason)
-                self._remedies.append(replace(decision, recompiles=recompiles, is_right=findings.is_right))
+                self._remedies.append(
+                    replace(decision, recompiles=recompiles, is_right=findings.are_recompiles_expected)
+                )
 
     def _next_id(self) -> str:
         return f"r{len(self._remedies) + 1}"

@@ -76,7 +76,7 @@ def with_lines_before(
         if path is None or statement is None:
             return None
         node: Any = path[-1]
-        writer = _CallWriter(text, path, _arguments(node, call), _unpacked(node), taken_names)
+        writer = _CallWriter(text, path, _arguments(node, call), _unpacked_mapping(node), taken_names)
         if not all(writer.write(preparation, site) for preparation in preparations):
             return None
         scope, outermost = _scope_of(path)
@@ -85,7 +85,7 @@ def with_lines_before(
             seen_scopes.add(scope)
             insertions[outermost] = [*writer.declarations, *settings]
         insertions.setdefault(statement, []).extend(writer.lines)
-        imports = [] if "torch" in site.visible else ["import torch"]
+        imports = [] if "torch" in site.visible_names else ["import torch"]
         for place, lines in insertions.items():
             inserted = _insertion(text, place, [*imports, *lines]) if lines else None
             if lines and inserted is None:
@@ -135,7 +135,7 @@ class _CallWriter:
         text: str,
         path: Sequence[ast.AST],
         arguments_by_name: Mapping[str, ast.expr] | None,
-        unpacked: ast.expr | None,
+        unpacked_mapping: ast.expr | None,
         taken_names: Collection[str],
     ) -> None:
         self.splices: list[_Splice] = []
@@ -145,16 +145,16 @@ class _CallWriter:
         self._has_known_arguments = arguments_by_name is not None
         self._arguments_by_name = arguments_by_name or {}
         #: The mapping that the call unpacks.
-        self._unpacked = unpacked
+        self._unpacked_mapping = unpacked_mapping
         self._taken_names = taken_names
         #: The statements that let a function assign global variables.
         self.declarations: list[str] = []
         self._evaluations: list[str] = []
         self._marks: list[list[str]] = []
         #: The names of arguments that are evaluated before the call, by their places.
-        self._hoisted: dict[tuple[int, int], str] = {}
+        self._hoisted_names: dict[tuple[int, int], str] = {}
         #: The places of arguments that are replaced in the call itself.
-        self._replaced: set[tuple[int, int]] = set()
+        self._replaced_places: set[tuple[int, int]] = set()
 
     @property
     def lines(self) -> list[str]:
@@ -172,10 +172,10 @@ class _CallWriter:
     def _write_state(self, preparation: CallPreparation, site: CallSite) -> bool:
         """Write the change to the called module or to a variable; return whether that is possible."""
         root = preparation.path.root
-        if root.name not in site.visible and (module := module_of(root, site)) is not None:
+        if root.name not in site.visible_names and (module := module_of(root, site)) is not None:
             self._marks.append(preparation.lines(lambda path: f"{module}.{expression(path, '')}"))
             return True
-        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible
+        is_visible = site.owner is not None if root.kind == "module" else root.name in site.visible_names
         is_rebound = preparation.assigns and not preparation.path.steps
         if not is_visible or (is_rebound and not (root.kind == "global" and self._can_assign_global(root.name))):
             return False
@@ -202,21 +202,21 @@ class _CallWriter:
         argument = self._arguments_by_name.get(name)
         if not self._has_known_arguments:
             return False
-        if argument is None and self._unpacked is not None:
-            return self._write_unpacked(preparation, self._source(self._unpacked))
+        if argument is None and self._unpacked_mapping is not None:
+            return self._write_unpacked(preparation, self._source(self._unpacked_mapping))
         if argument is None:
             return preparation.optional is not None  # this call leaves it out
-        hoisted = self._hoisted.get(_start(argument))
+        hoisted = self._hoisted_names.get(_start(argument))
         if preparation.assigns and not preparation.path.steps and hoisted is None:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
             source = self._source(argument)
-            self._replaced.add(_start(argument))
+            self._replaced_places.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), preparation.value(source)))
             return True
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted.get(_start(argument)) or self._source(argument)
+        source = self._hoisted_names.get(_start(argument)) or self._source(argument)
         self._marks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
@@ -236,9 +236,9 @@ class _CallWriter:
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted.get(_start(argument)) or self._source(argument)
+        source = self._hoisted_names.get(_start(argument)) or self._source(argument)
         new = self._new_name(f"{name}_tensor")
-        self._hoisted[_start(argument)] = new
+        self._hoisted_names[_start(argument)] = new
         self._evaluations.append(f"{new} = {preparation.value(source)}")
         self._marks.append([preparation.code_after.replace("NAME", new)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
@@ -254,7 +254,7 @@ class _CallWriter:
         Return whether that is possible: the expression that is called must only look up a value.
         """
         node: Any = self._path[-1]
-        if _is_lookup(argument) or _start(argument) in self._hoisted:
+        if _is_lookup(argument) or _start(argument) in self._hoisted_names:
             return True
         names = {id(value): parameter for parameter, value in self._arguments_by_name.items()}
         parts = arguments_of(node)
@@ -262,12 +262,12 @@ class _CallWriter:
         if not _is_lookup(node.func):
             return False
         for part in earlier_arguments:
-            if _start(part) in self._replaced:
+            if _start(part) in self._replaced_places:
                 return False
-            if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted:
+            if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted_names:
                 continue
             new = self._new_name(names.get(id(part), name))
-            self._hoisted[_start(part)] = new
+            self._hoisted_names[_start(part)] = new
             self._evaluations.append(f"{new} = {self._source(part)}")
             self.splices.append(_Splice(_start(part), _end(part), new))
         return True
@@ -275,7 +275,7 @@ class _CallWriter:
     def _new_name(self, name: str) -> str:
         """Return a name that the scope of the call does not use: the function around it, or else the cell or file."""
         scope, _ = _scope_of(self._path)
-        used_names = _names_in(scope) | set(self._hoisted.values())
+        used_names = _names_in(scope) | set(self._hoisted_names.values())
         if isinstance(scope, ast.Module):
             used_names |= set(self._taken_names)
         while name in used_names:
@@ -325,7 +325,9 @@ def _is_within(node: ast.AST, outer: ast.AST) -> bool:
 def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.expr] | None:
     """Return the expressions of a call's arguments by parameter name, except those in an unpacked mapping."""
     unpacks = any(keyword.arg is None for keyword in node.keywords)
-    if any(isinstance(argument, ast.Starred) for argument in node.args) or (unpacks and _unpacked(node) is None):
+    if any(isinstance(argument, ast.Starred) for argument in node.args) or (
+        unpacks and _unpacked_mapping(node) is None
+    ):
         return None
     try:
         signature = inspect.signature(getattr(call, "forward", call))
@@ -336,7 +338,7 @@ def _arguments(node: ast.Call, call: Callable[..., Any]) -> Mapping[str, ast.exp
         return None
 
 
-def _unpacked(node: ast.Call) -> ast.expr | None:
+def _unpacked_mapping(node: ast.Call) -> ast.expr | None:
     """Return the mapping that a call unpacks, if it unpacks only one, and looking it up again is safe."""
     mappings = [keyword.value for keyword in node.keywords if keyword.arg is None]
     return mappings[0] if len(mappings) == 1 and _is_lookup(mappings[0]) else None

@@ -85,7 +85,7 @@ class Adjustment:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The results of repeated calls, and counts of what Dynamo compiled in each call."""
 
     results: list[Result]
@@ -99,7 +99,7 @@ class Replayed:
 
 def replay(
     entry: Entry, calls: Sequence[RepeatedCall], adjustment: Adjustment, owner: str | None, *, compiles: bool = True
-) -> Replayed:
+) -> ReplayResult:
     """Repeat calls on one copy of an entry, in a fresh state of Dynamo.
 
     Parameters
@@ -133,7 +133,7 @@ def replay(
                     result = run(program, subject, arguments)
                 counts.append(compilation_counts() - counts_before)
                 results.append(_with_numbers(result, adjustment.tensors) if adjustment.tensors else result)
-    return Replayed(results, counts)
+    return ReplayResult(results, counts)
 
 
 def _program(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
-    from jupyter_graphbreak.experiments.recompiles.replay import Replayed
+    from jupyter_graphbreak.experiments.recompiles.replay import ReplayResult
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry
@@ -153,15 +153,17 @@ class CallTrials:
     def __init__(self, entry: Entry, seen: Sequence[SeenCall]) -> None:
         self.entry = entry
         #: The line that makes a constant of a size, if PyTorch has named one.
-        self.specializing: SpecializingLine | None = None
-        usable = self._usable = [call for call in seen if can_be_rebuilt(call, seen[0])]
+        self.specializing_line: SpecializingLine | None = None
+        usable = self._usable_calls = [call for call in seen if can_be_rebuilt(call, seen[0])]
         #: The number of calls whose arguments cannot be created again.
-        self.left_out = len(seen) - len(usable)
-        self.varied = find_variations(usable)
+        self.left_out_count = len(seen) - len(usable)
+        self.variations = find_variations(usable)
         self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
-        assigned = {number.path for number in self.varied.numbers} | {other.path for other in self.varied.others}
-        calls = _repeated_calls(usable, assigned)
-        unseen = unseen_calls(usable, self.varied, assigned)
+        assigned_paths = {number.path for number in self.variations.numbers} | {
+            other.path for other in self.variations.others
+        }
+        calls = _repeated_calls(usable, assigned_paths)
+        unseen = unseen_calls(usable, self.variations, assigned_paths)
         expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
         pairs = list(zip([*calls, *unseen], expected.results, strict=True))
         refused = [call for call, result in pairs if call.is_unseen and result.raised is not None]
@@ -169,18 +171,20 @@ class CallTrials:
             unseen = [call for call in unseen if call not in refused]
             expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
         self.calls = [*calls, *unseen]
-        self._expected = expected.results
+        self._expected_results = expected.results
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
-        calls_near_constants = calls_around_constants(usable, self.varied, assigned, numbers_in_code(entry.call))
-        self._assigned = assigned
+        calls_near_constants = calls_around_constants(
+            usable, self.variations, assigned_paths, numbers_in_code(entry.call)
+        )
+        self._assigned_paths = assigned_paths
         self._near_constants = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
         self._varying_places = self._find_varying_places()
         self._known_differences = [
             {difference.text for difference in differences(*pair, varying=self._varying_places)}
-            for pair in zip(self._expected, self.original.results, strict=True)
+            for pair in zip(self._expected_results, self.original.results, strict=True)
         ]
 
     def _further_calls(self, calls: list[RepeatedCall]) -> _FurtherCalls:
@@ -196,23 +200,23 @@ class CallTrials:
     @functools.cached_property
     def _with_edge_numbers(self) -> _FurtherCalls:
         """Calls with zero and negative numbers, which matter if the code changes: such a call may be the first one."""
-        return self._further_calls(calls_with_edge_numbers(self._usable, self.varied, self._assigned))
+        return self._further_calls(calls_with_edge_numbers(self._usable_calls, self.variations, self._assigned_paths))
 
     @functools.cached_property
     def _with_other_kinds(self) -> _FurtherCalls:
         """Calls with tensors of other dtypes, which a tensor in place of a number may promote differently."""
-        return self._further_calls(calls_with_other_kinds(self._usable[0]))
+        return self._further_calls(calls_with_other_kinds(self._usable_calls[0]))
 
     def _find_varying_places(self) -> frozenset[str]:
         """Return the places whose values vary from run to run, such as the time of day.
 
         The run is repeated to find them only if compiled results differ.
         """
-        pairs = zip(self._expected, self.original.results, strict=True)
+        pairs = zip(self._expected_results, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
         again = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
-        places = (varying_state(*pair) for pair in zip(self._expected, again.results, strict=True))
+        places = (varying_state(*pair) for pair in zip(self._expected_results, again.results, strict=True))
         return frozenset[str]().union(*places)
 
     @property
@@ -225,17 +229,20 @@ class CallTrials:
         """The number of frames that the first call compiles."""
         return self.original.counts[0].frames
 
-    def right_compilation_count(self, selecting: Sequence[OtherVariation]) -> int:
+    def expected_compilation_count(self, selecting_variations: Sequence[OtherVariation]) -> int:
         """Return how many frames are compiled if each program that the calls select is compiled once.
 
         Parameters
         ----------
-        selecting : sequence of OtherVariation
+        selecting_variations : sequence of OtherVariation
             The flags and similar values that select a program, besides the modes of the calls.
         """
         programs = {
-            (call.modes, tuple(variation.selection(call.values.get(variation.path)) for variation in selecting))
-            for call in self._usable
+            (
+                call.modes,
+                tuple(variation.selection(call.values.get(variation.path)) for variation in selecting_variations),
+            )
+            for call in self._usable_calls
         }
         return len(programs) * self.frames_of_first_call
 
@@ -298,10 +305,10 @@ class CallTrials:
                     return f"it {difference.text}{_call_suffix(call)}"
         return None
 
-    def _judge(self, candidate: RecompileCandidate, replayed: Replayed, *, removes_breaks: bool) -> CandidateTrial:
+    def _judge(self, candidate: RecompileCandidate, replayed: ReplayResult, *, removes_breaks: bool) -> CandidateTrial:
         evidence = self._evidence(replayed)
         diffs: list[Difference] = []
-        rows = zip(self.calls, self._expected, replayed.results, self._known_differences, strict=True)
+        rows = zip(self.calls, self._expected_results, replayed.results, self._known_differences, strict=True)
         for call, expected, result, known_differences in rows:
             if result.raised is not None and expected.raised is None:
                 return CandidateTrial(candidate, "fails", f"{self._reason_of_error(result.raised)}{_call_suffix(call)}")
@@ -330,7 +337,7 @@ class CallTrials:
         reason = "each new size or value causes a recompile" if unseen else None
         return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
 
-    def _worse_compilation(self, replayed: Replayed, *, may_have_fewer_frames: bool) -> str | None:
+    def _worse_compilation(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return how the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # Not all breaks are counted as such, but each splits a graph.
@@ -357,18 +364,18 @@ class CallTrials:
         lines = _STACK_LINE.findall(text)
         if lines:
             filename, line, code = lines[-1]
-            self.specializing = SpecializingLine(filename, int(line), code.strip())
+            self.specializing_line = SpecializingLine(filename, int(line), code.strip())
             return f"PyTorch refuses it: `{code.strip()}` makes a constant of the size"
         return "PyTorch refuses it: the code makes a constant of the size"
 
-    def _evidence(self, replayed: Replayed) -> Evidence:
+    def _evidence(self, replayed: ReplayResult) -> Evidence:
         unseen = sum(call.is_unseen for call in self.calls)
         before, after = self.original.counts[0], replayed.counts[0]
         return Evidence(
             backend=backend_name(self.entry.backend),
             inputs=len(self.calls),
             both_sides=None,
-            compared=compared_aspects(self._expected),
+            compared=compared_aspects(self._expected_results),
             graphs_before=before.graphs,
             graphs_after=after.graphs,
             breaks_before=before.breaks,
@@ -397,17 +404,19 @@ def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     return None
 
 
-def _repeated_calls(seen: Sequence[SeenCall], assigned: set[Path]) -> list[RepeatedCall]:
+def _repeated_calls(seen: Sequence[SeenCall], assigned_paths: set[Path]) -> list[RepeatedCall]:
     calls = []
     for number, call in enumerate(seen):
         description = "the first call" if not number else f"call {number + 1}"
         arguments = call.arguments if number else None
-        state = call.plain_state(assigned)
+        state = call.plain_state(assigned_paths)
         calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
     return calls
 
 
-def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]) -> list[RepeatedCall]:
+def unseen_calls(
+    calls: Sequence[SeenCall], variations: Variations, assigned_paths: Collection[Path]
+) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
     The new calls continue the differences between two of the calls, so that sizes and numbers that belong together,
@@ -415,16 +424,18 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collec
 
     Parameters
     ----------
-    varied : Variations
+    variations : Variations
         The variations between the calls.
-    assigned : collection of Path
+    assigned_paths : collection of Path
         The places of the state to assign before each call.
     """
-    lists = [numbers for numbers in varied.lists if numbers.varies_in_length]
+    lists = [numbers for numbers in variations.lists if numbers.varies_in_length]
     numbers = [
-        number for number in varied.numbers if not any(values_by_call.contains(number.path) for values_by_call in lists)
+        number
+        for number in variations.numbers
+        if not any(values_by_call.contains(number.path) for values_by_call in lists)
     ]
-    axes: list[_Axis] = [*varied.sizes, *numbers, *lists]
+    axes: list[_Axis] = [*variations.sizes, *numbers, *lists]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
     seen = {values for _, values in values_by_call}
     if not axes or len(seen) < 2:  # noqa: PLR2004
@@ -432,7 +443,7 @@ def unseen_calls(calls: Sequence[SeenCall], varied: Variations, assigned: Collec
     unseen: dict[_Values, RepeatedCall] = {}
     for new, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
         if new not in seen and new not in unseen:
-            unseen[new] = _with_values(call, axes, new, assigned)
+            unseen[new] = _with_values(call, axes, new, assigned_paths)
         if len(unseen) == _MAX_UNSEEN:
             break
     return list(unseen.values())
@@ -468,19 +479,19 @@ def _extrapolated(
 
 
 def calls_around_constants(
-    calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path], constants: Sequence[float]
+    calls: Sequence[SeenCall], variations: Variations, assigned_paths: Collection[Path], constants: Sequence[float]
 ) -> list[RepeatedCall]:
     """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
 
     Like the calls of :func:`unseen_calls`, these calls continue the differences between two of the calls.
     """
-    axes: list[_Axis] = [*varied.sizes, *varied.numbers]
+    axes: list[_Axis] = [*variations.sizes, *variations.numbers]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
     seen = {values for _, values in values_by_call}
-    if not varied.sizes or len(seen) < 2:  # noqa: PLR2004
+    if not variations.sizes or len(seen) < 2:  # noqa: PLR2004
         return []
     sizes = [int(number) + offset for number in constants if float(number).is_integer() for offset in (0, -1, 1)]
-    largest = max(max(size.values) for size in varied.sizes)
+    largest = max(max(size.values) for size in variations.sizes)
     new_calls: dict[_Values, RepeatedCall] = {}
     for size in (size for size in sizes if _MIN_SIZE <= size <= max(_MAX_CONSTANT_SIZE, largest)):
         for (_, one), (call, other) in itertools.islice(itertools.permutations(values_by_call, 2), _MAX_PAIRS):
@@ -489,7 +500,7 @@ def calls_around_constants(
             new = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
             if (allowed := _values_if_allowed(axes, new)) is not None:
                 if allowed not in seen and allowed not in new_calls:
-                    new_calls[allowed] = _with_values(call, axes, allowed, assigned)
+                    new_calls[allowed] = _with_values(call, axes, allowed, assigned_paths)
                 break
         if len(new_calls) == _MAX_AROUND_CONSTANTS:
             break
@@ -497,12 +508,12 @@ def calls_around_constants(
 
 
 def calls_with_edge_numbers(
-    calls: Sequence[SeenCall], varied: Variations, assigned: Collection[Path]
+    calls: Sequence[SeenCall], variations: Variations, assigned_paths: Collection[Path]
 ) -> list[RepeatedCall]:
     """Return the first call with zero and negative values of each number that varied."""
     return [
-        _with_values(calls[0], [number], (value,), assigned)
-        for number in varied.numbers[:_MAX_EDGE_NUMBERS]
+        _with_values(calls[0], [number], (value,), assigned_paths)
+        for number in variations.numbers[:_MAX_EDGE_NUMBERS]
         for value in ((0, -1) if number.is_int else (0.0, -1.5))
         if value not in number.values
     ]
@@ -552,9 +563,11 @@ def _is_allowed(axis: _Axis, value: float) -> bool:
     return all(seen < 0 for seen in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
 
 
-def _with_values(call: SeenCall, axes: Sequence[_Axis], values: _Values, assigned: Collection[Path]) -> RepeatedCall:
+def _with_values(
+    call: SeenCall, axes: Sequence[_Axis], values: _Values, assigned_paths: Collection[Path]
+) -> RepeatedCall:
     arguments: dict[Path, Any] = dict(call.arguments)
-    state = call.plain_state(assigned)
+    state = call.plain_state(assigned_paths)
     for axis, value in zip(axes, values, strict=True):
         if isinstance(axis, Size):
             spec = arguments.get(axis.path)

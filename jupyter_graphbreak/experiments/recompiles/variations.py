@@ -201,17 +201,19 @@ def find_variations(calls: Sequence[SeenCall]) -> Variations:
     return Variations(tuple(sizes), tuple(numbers), tuple(others), lists, tuple(_varied_aliases(calls)), tuple(caches))
 
 
-def readings(calls: Sequence[SeenCall], varied: Variations) -> ReadExpressions:
+def readings(calls: Sequence[SeenCall], variations: Variations) -> ReadExpressions:
     """Return the texts of the expressions that read the values of the calls, by the kind of the values."""
     values = {path: spec for call in reversed(calls) for path, spec in call.values.items()}
     object_paths = {
         part for path, spec in values.items() if isinstance(spec, TensorSpec | OpaqueSpec) for part in _paths_to(path)
     }
-    selecting = [variation for variation in varied.others if variation.kind in {"flag", "text"}]
+    selecting = [variation for variation in variations.others if variation.kind in {"flag", "text"}]
     return ReadExpressions(
         frozenset(str(path) for path in values if path not in object_paths),
         frozenset(str(path) for path, spec in values.items() if isinstance(spec, TensorSpec)),
-        frozenset(str(variation) for variation in (*varied.sizes, *varied.numbers, *varied.lists, *selecting)),
+        frozenset(
+            str(variation) for variation in (*variations.sizes, *variations.numbers, *variations.lists, *selecting)
+        ),
     )
 
 

@@ -211,7 +211,9 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
     not_tried = [
-        Diagnostic("warning", _why_not_tried(edit, kept_entries)) for edit in also if edit not in progress.applicable
+        Diagnostic("warning", _why_not_tried(edit, kept_entries))
+        for edit in also
+        if edit not in progress.applicable_edits
     ]
     report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
     return _found_remedies(report, files, progress.searches, reasons)
@@ -227,13 +229,13 @@ class _Progress:
     first_breaks: Collection[str]
     searches: list[Search] = field(default_factory=list)
     #: The user's own edits that change the program of an entry.
-    applicable: list[EditedCells | Patch] = field(default_factory=list)
-    _reached: set[str] = field(default_factory=set)
-    _fixed: set[str] = field(default_factory=set)
+    applicable_edits: list[EditedCells | Patch] = field(default_factory=list)
+    _reached_breaks: set[str] = field(default_factory=set)
+    _fixed_breaks: set[str] = field(default_factory=set)
 
     def unreached_breaks(self) -> set[str]:
         """Return the breaks that no search has reached."""
-        return {break_.id for break_ in self.report.breaks} - self._reached - self._fixed
+        return {break_.id for break_ in self.report.breaks} - self._reached_breaks - self._fixed_breaks
 
     def note_breaks(self, runner: TrialRunner, *, is_later: bool) -> frozenset[str]:
         """Note that the run of an entry has reached its breaks; return those to remove, by their ids in this run.
@@ -244,8 +246,10 @@ class _Progress:
             Whether the run repeats a later call of an entry: then only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
-        searched = breaks_in_run.keys() & (self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed)
-        self._reached |= breaks_in_run.keys()
+        searched = breaks_in_run.keys() & (
+            self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed_breaks
+        )
+        self._reached_breaks |= breaks_in_run.keys()
         return frozenset(breaks_in_run[ident] for ident in searched)
 
     def search(self, runner: TrialRunner, end: float, breaks_to_remove: frozenset[str]) -> None:
@@ -254,10 +258,10 @@ class _Progress:
         first_breaks = frozenset(breaks_in_run[ident] for ident in self.first_breaks if ident in breaks_in_run)
         search = Search(runner, end, breaks_to_remove, self.on_status, first_breaks)
         self.searches.append(search)
-        self.applicable += [edit for edit in self.also if search.try_edit(edit)]
+        self.applicable_edits += [edit for edit in self.also if search.try_edit(edit)]
         candidates = search.run()
         removed = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-        self._fixed |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
+        self._fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
 
 
 def _runner_or_reason(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import disabled_torch_compile, given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options, disabled_torch_compile
 from jupyter_graphbreak.experiments.remedies.application import changed_functions
 from jupyter_graphbreak.experiments.remedies.change import Change
 from jupyter_graphbreak.experiments.trial.difference import is_raised_by_operation, varying_state
@@ -136,7 +136,7 @@ class Original:
         with sandboxed():
             self._reference = Reference(entry.call, first_input)
             # Every trial calls the compiled program with the usual inputs: compiling for a further size may take long.
-            has_compiler = given_backend(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
+            has_compiler = backend_and_options(entry.backend)[0] not in _BACKENDS_WITHOUT_COMPILER
             if not has_compiler:
                 self._reference.shrink()
             derived = self._reference.cases(patience=self._patience())
@@ -229,7 +229,7 @@ class Original:
         return self._reference.run_after_preceding_calls(program, subject, case.input, runs_backward=runs_backward)
 
     def choose_inputs(
-        self, program: Program, watched: Sequence[WatchedCondition]
+        self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
         """Choose inputs on which each condition takes its sides; return them, and whether that was possible.
 
@@ -237,22 +237,22 @@ class Original:
 
         Inputs with empty tensors count only for conditions about sizes: their results have no values to compare.
         """
-        if not watched:
+        if not watched_conditions:
             return self.usual_inputs(), None
-        if not self.has_chosen_inputs(watched):
-            self._choices.append((watched, self._choose_inputs(program, watched)))
-        return next(choice for known, choice in self._choices if known == watched)
+        if not self.has_chosen_inputs(watched_conditions):
+            self._choices.append((watched_conditions, self._choose_inputs(program, watched_conditions)))
+        return next(choice for known, choice in self._choices if known == watched_conditions)
 
-    def has_chosen_inputs(self, watched: Sequence[WatchedCondition]) -> bool:
+    def has_chosen_inputs(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether :meth:`choose_inputs` needs no further runs for conditions."""
-        return not watched or any(known == watched for known, _ in self._choices)
+        return not watched_conditions or any(known == watched_conditions for known, _ in self._choices)
 
     def _choose_inputs(
-        self, program: Program, watched: Sequence[WatchedCondition]
+        self, program: Program, watched_conditions: Sequence[WatchedCondition]
     ) -> tuple[list[ReferenceCase], bool | None]:
         chosen_inputs = self.usual_inputs()
         groups: list[tuple[Change, list[Condition]]] = []
-        for change, condition in watched:
+        for change, condition in watched_conditions:
             conditions = next((others for known, others in groups if known == change), None)
             if conditions is None:
                 groups.append((change, [condition]))
@@ -287,7 +287,7 @@ class Original:
             chosen_inputs += [case for case in additional if not any(case is other for other in chosen_inputs)]
         if missing_sides:
             return chosen_inputs, False
-        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched) else None
+        return chosen_inputs, True if any(len(condition.sides) > 1 for _, condition in watched_conditions) else None
 
     @contextlib.contextmanager
     def _recording_sides(

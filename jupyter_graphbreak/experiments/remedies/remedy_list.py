@@ -327,7 +327,7 @@ def _manual_steps(
 ) -> list[Remedy]:
     """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    ran_out_of_time = any(search.unreached for search in searches)
+    ran_out_of_time = any(search.unreached_breaks for search in searches)
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:

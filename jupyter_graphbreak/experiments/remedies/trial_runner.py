@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
@@ -233,11 +233,11 @@ class TrialRunner:
             texts={**self.executed_program.texts, **other_texts},
         )
         #: The places in arguments and state that no two runs leave equal.
-        self._varying = frozenset[str]()
+        self._varying_places = frozenset[str]()
         if not all(
             difference.is_acceptable for difference in self._differences(usual_inputs[0], self.original.results[0])
         ):
-            self._varying = self._uncompiled_original.varying_places()
+            self._varying_places = self._uncompiled_original.varying_places()
         # The differences that compilation alone makes, by input: no remedy causes them. Those on the first input, such
         # as state that a library sets only if `is_compiling()` is false, are expected on all.
         self._compile_differences: dict[int, set[str]] = {}
@@ -259,7 +259,7 @@ class TrialRunner:
             The run, and the seconds that it took.
         """
         start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
-        if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
+        if backend_and_options(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + max_seconds):
                 run = self._run_compiled(Change(), cases, lambda _: True)
                 if (seconds := time.monotonic() - start) <= max_seconds:  # otherwise no time is left to try changes
@@ -284,7 +284,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying,
+            varying=self._varying_places,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 

@@ -112,7 +112,7 @@ def _run_final_script(
         final_run = run_alone(full_text, max(_FINAL_RUN_S, start + limit_s - time.monotonic()))
     except subprocess.TimeoutExpired:
         return Reproducer(target.id, title, reason="The script took too long when it ran alone.", steps=step_count)
-    is_shown = target.is_shown_by(final_run.report, script.renamed, is_lenient=redacted)
+    is_shown = target.is_shown_by(final_run.report, script.new_names, is_lenient=redacted)
     # The trace lacks some findings, which only the output shows.
     is_shown = is_shown or target.is_printed_by(final_run.output, fails=final_run.status != 0)
     if not is_shown:
@@ -158,11 +158,11 @@ class _ScriptSearch:
         return None
 
     def _shows(self, text: str, script: Script, *, is_lenient: bool = False) -> bool:
-        if not is_lenient and not all(line in text for line in script.required):
+        if not is_lenient and not all(line in text for line in script.required_texts):
             return False
         report, stop_reason = self._runner.run(text, min(_MAX_RUN_S, max(1.0, self._end - time.monotonic())))
         if report is not None and self._raises_nothing_new(report):
-            if self._target.is_shown_by(report, script.renamed, is_lenient=is_lenient):
+            if self._target.is_shown_by(report, script.new_names, is_lenient=is_lenient):
                 return True
             if report.error is None:
                 self.reason = (

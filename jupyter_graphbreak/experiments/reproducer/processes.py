@@ -271,7 +271,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     from jupyter_graphbreak._torch_compat.configuration import ignore_set_logs
     from jupyter_graphbreak.analysis.build import build_report
     from jupyter_graphbreak.experiments.trial.side_effects import EffectRefusedError, listen
-    from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, UNAUDITED
+    from jupyter_graphbreak.experiments.trial.unaudited_functions import COMMON_REPLACEMENTS, TRIAL_REPLACEMENTS
     from jupyter_graphbreak.recording import recorder
 
     os.chdir(folder)
@@ -283,7 +283,7 @@ def _write_result(script: str, folder: str, file: IO[bytes]) -> None:
     with recorder.record() as recording:
         try:
             program = compile(script, str(path), "exec")
-            with UNAUDITED.installed(), REFUSABLE.installed(), listen(blocker):
+            with COMMON_REPLACEMENTS.installed(), TRIAL_REPLACEMENTS.installed(), listen(blocker):
                 exec(program, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102 - the script
         except EffectRefusedError as refused:
             reason = refused.effect.what

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak.experiments.recompiles.replay import RepeatedCall
 from jupyter_graphbreak.experiments.reproducer.definitions import UnwritableError
 from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
@@ -70,17 +70,17 @@ class Script:
 
     Parameters
     ----------
-    required : tuple of str
+    required_texts : tuple of str
         Texts that the script must keep while it is reduced.
-    renamed : mapping
+    new_names : mapping
         The names of parts of modules in the script, by their names in the user's code.
     packages : frozenset of str
         The packages that the script needs besides PyTorch.
     """
 
     tree: ast.Module
-    required: tuple[str, ...]
-    renamed: Mapping[str, str]
+    required_texts: tuple[str, ...]
+    new_names: Mapping[str, str]
     packages: frozenset[str]
 
 
@@ -136,15 +136,15 @@ def script_for(
         index for index, part in enumerate(tree.body) if not isinstance(part, ast.Import | ast.ImportFrom)
     )
     tree.body[end_of_imports:end_of_imports] = ast.parse("\n".join(setup_lines)).body
-    required = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
-    required += () if entry.compiles_itself else ("torch.compile(",)
+    required_texts = tuple(line for line in setup_lines if line == _SEED_CALL or "set_logs" in line)
+    required_texts += () if entry.compiles_itself else ("torch.compile(",)
     if is_check:
-        required += _lines_that_compare(
-            tree, writer.known_name(given_backend(entry.backend)[0]), raises=bool(target.error[0])
+        required_texts += _lines_that_compare(
+            tree, writer.known_name(backend_and_options(entry.backend)[0]), raises=bool(target.error[0])
         )
-    required += ("list(compiled(",) if is_generator else ()
-    required += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
-    return Script(ast.fix_missing_locations(tree), required, dict(writer.renamed), frozenset(writer.packages))
+    required_texts += ("list(compiled(",) if is_generator else ()
+    required_texts += (_PRINT_BREAK_COUNTS,) if not target.is_logged else ()
+    return Script(ast.fix_missing_locations(tree), required_texts, dict(writer.new_names), frozenset(writer.packages))
 
 
 class _CallText(NamedTuple):
@@ -255,7 +255,7 @@ def _is_generator(call: Any) -> bool:
 
 
 def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
-    backend, options = given_backend(entry.backend)
+    backend, options = backend_and_options(entry.backend)
     backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
     parts = [call_text]
     if backend_text != "'inductor'":

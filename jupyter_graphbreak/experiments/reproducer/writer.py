@@ -115,7 +115,7 @@ class Writer:
         #: The objects that are made without a constructor: the class, the name of the variable, and the statements.
         self._objects: list[tuple[type, str, list[ast.stmt]]] = []
         #: The names that parts of modules have in the script, by their names in the user's code.
-        self.renamed: dict[str, str] = {}
+        self.new_names: dict[str, str] = {}
         #: The installed packages that the script needs besides PyTorch.
         self.packages: set[str] = set()
 
@@ -280,7 +280,7 @@ class Writer:
         modules = {name: scope[name] for name in names if is_own_module(scope.get(name))}
         replacer = ModuleAttributeReplacer(self.bind, modules)
         node = replacer.visit(node)
-        self.renamed |= replacer.renamed
+        self.new_names |= replacer.new_names
         new_names: dict[str, str] = {}
         for name in sorted(outer_names(node) - skip):
             value = scope.get(name, MISSING)
@@ -348,12 +348,12 @@ class Writer:
             return expression(repr(value))
         if id(value) in self._names:
             return expression(self._names[id(value)])
-        for write in (self._value_of_torch, self._value_of_python, self._container):
+        for write in (self._torch_expression, self._python_expression, self._container):
             if (node := write(value, depth)) is not None:
                 return node
         return self._object(value, depth)
 
-    def _value_of_torch(self, value: Any, depth: int) -> ast.expr | None:
+    def _torch_expression(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case torch.Tensor() | torch.dtype() | torch.layout() | torch.memory_format():
                 return expression(self._tensor(value) if isinstance(value, torch.Tensor) else repr(value))
@@ -368,7 +368,7 @@ class Writer:
                 return expression(self.assign(value, self._optimizer(value, depth), "optimizer"))
         return None
 
-    def _value_of_python(self, value: Any, depth: int) -> ast.expr | None:
+    def _python_expression(self, value: Any, depth: int) -> ast.expr | None:
         match value:
             case enum.Enum():
                 class_name = self.bind(type(value), type(value).__name__)

@@ -97,7 +97,7 @@ def differences(
         items += _gradient_differences(expected, actual, compare)
         items += _aliasing_differences(expected, actual)
         items += _replacement_differences(expected, actual)
-    items += _left_grad_differences(expected, actual, compare)
+    items += _leaf_grad_differences(expected, actual, compare)
     items += _state_differences(expected, actual, compare, compare_state)
     items += _differences_by_name("state", "the ", expected.modes, actual.modes, difference)
     items += _effect_differences(expected, actual, compares_values=compares_values)
@@ -327,9 +327,9 @@ def _gradient_difference(
     return None if text is None else Difference("gradient", f"gives {place} a different gradient: {text}")
 
 
-def _left_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
-    for place in sorted(expected.left_grad.keys() & actual.left_grad.keys()):
-        text = compare(expected.left_grad[place], actual.left_grad[place])
+def _leaf_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
+    for place in sorted(expected.leaf_grads.keys() & actual.leaf_grads.keys()):
+        text = compare(expected.leaf_grads[place], actual.leaf_grads[place])
         if text is not None:
             yield Difference("gradient", f"leaves a different .grad on {place}: {text}")
 

@@ -155,12 +155,12 @@ class KeptEntries:
         self.seen = SeenCalls()
         self._keys: list[tuple[Entry, Any]] = []
         #: The first calls whose results have NaN, by the keys of entries: their numbers, and copies.
-        self._with_nan: dict[Any, tuple[int, Entry | None]] = {}
+        self._calls_with_nan: dict[Any, tuple[int, Entry | None]] = {}
         #: The process's state before each call that is running, with the thread on which it runs.
         self._states: list[tuple[int, Entry, ProcessState]] = []
         self._changes: list[tuple[Entry, list[StateChange]]] = []
         self._looks_for_nan = looks_for_nan
-        self._taken_bytes = 0
+        self._used_bytes = 0
         self._reusing_calls = 0
 
     @looking_at_tensors()
@@ -196,13 +196,13 @@ class KeptEntries:
         """Return a copy of a call and of the package parts that it may change, or a sentence if they are too large."""
         tensors = _used_tensors(original.call, original.args, original.kwargs)
         size = sum(tensor.nbytes for tensor in tensors)
-        too_large = _why_too_large(name, size, self._taken_bytes, _trial_limit(tensors) + self._taken_bytes)
+        too_large = _why_too_large(name, size, self._used_bytes, _trial_limit(tensors) + self._used_bytes)
         if too_large is not None:
             return too_large
         memory = KeptMemory()
         arguments = Arguments(*original.args, **original.kwargs)
         subject = Subject(original.call, arguments, memory)
-        self._taken_bytes += size
+        self._used_bytes += size
         if subject.call is not original.call:
             undo_compile_in_place(subject.call)
         copy = Entry(
@@ -237,14 +237,14 @@ class KeptEntries:
         """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
         key = key_of(started.call)
         kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
-        if kept_entry is None or key in self._with_nan or not has_nan(result):
+        if kept_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
         number = self.seen.total_of(key)
-        self._with_nan[key] = number, None
+        self._calls_with_nan[key] = number, None
         copy_or_reason = self._copy_call(kept_entry.function, started) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
-            self._with_nan[key] = number, replace(
+            self._calls_with_nan[key] = number, replace(
                 kept_entry, call=copy.call, arguments=copy.arguments, modes=copy.modes, twins=copy.twins,
                 kept_names=copy.kept_names, weakly_referenced=copy.weakly_referenced,
             )  # fmt: skip
@@ -255,7 +255,7 @@ class KeptEntries:
         The copy is ``None`` if this is the entry's first call, or if there was not enough memory for a copy. Without
         such a call, the result is ``None``.
         """
-        return next((self._with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
+        return next((self._calls_with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
     def _record_state_changes(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
         for _, entry, before in ended:
@@ -295,8 +295,8 @@ class KeptEntries:
 
     def leave_out_entries_with_effects(self, recorder: EffectRecorder) -> None:
         """Leave out the entries that had an effect outside the copied objects."""
-        self.effects += [effect for _, effect in recorder.observed]
-        callables_with_effects = {callable_id for callers, _ in recorder.observed for callable_id in callers}
+        self.effects += [effect for _, effect in recorder.recorded_effects]
+        callables_with_effects = {callable_id for callers, _ in recorder.recorded_effects for callable_id in callers}
         self._record_state_changes(self._states)
         self._states = []
         for entry, changes in self._changes:

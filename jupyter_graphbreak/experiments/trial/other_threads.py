@@ -44,11 +44,11 @@ class _Target(io.RawIOBase):
     def __init__(self, stream: TextIO, encoding: str) -> None:
         self.original = stream
         #: The streams of the threads that redirect this one, the innermost last.
-        self.redirected: dict[int, list[TextIO]] = {}
+        self.thread_streams: dict[int, list[TextIO]] = {}
         self._encoding = encoding
 
     def stream(self) -> TextIO:
-        streams = self.redirected.get(get_ident())
+        streams = self.thread_streams.get(get_ident())
         return streams[-1] if streams else self.original
 
     @property
@@ -104,18 +104,18 @@ def redirect_thread_streams(out: TextIO, err: TextIO) -> Iterator[None]:
         names = [name for name in targets if getattr(sys, name) is not None]
         replacements = {name: _replacement(name, getattr(sys, name)) for name in names}
         for name, replacement in replacements.items():
-            replacement.target.redirected.setdefault(thread, []).append(targets[name])
+            replacement.target.thread_streams.setdefault(thread, []).append(targets[name])
             setattr(sys, name, replacement)
     try:
         yield
     finally:
         with _streams_lock:
             for name, replacement in replacements.items():
-                redirected = replacement.target.redirected
-                redirected[thread].remove(targets[name])
-                if not redirected[thread]:
-                    del redirected[thread]
-                if not redirected and getattr(sys, name) is replacement:
+                thread_streams = replacement.target.thread_streams
+                thread_streams[thread].remove(targets[name])
+                if not thread_streams[thread]:
+                    del thread_streams[thread]
+                if not thread_streams and getattr(sys, name) is replacement:
                     setattr(sys, name, replacement.target.original)
 
 

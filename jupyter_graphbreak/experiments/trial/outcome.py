@@ -79,7 +79,7 @@ class Result:
         The output, warnings and log records.
     requires_grad : dict
         Whether each tensor of the result, the arguments and the state requires a gradient, by place.
-    left_grad : dict
+    leaf_grads : dict
         The ``.grad`` that the call left on each leaf, by place.
     gradients : dict or None
         The gradient of each leaf from one backward pass through all results, by place; ``None`` for a leaf without one.
@@ -108,7 +108,7 @@ class Result:
     state: dict[str, Any] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     requires_grad: dict[str, bool] = field(default_factory=dict)
-    left_grad: dict[str, torch.Tensor | None] = field(default_factory=dict)
+    leaf_grads: dict[str, torch.Tensor | None] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor | None] | None = None
     backward_error: Exception | None = None
     state_before: dict[str, Any] = field(default_factory=dict)
@@ -188,7 +188,7 @@ def run(
             values_after = {RESULT: value, **copies.named(subject.call)}
             objects = list(_all_objects(value, copies.named(subject.call), subject))
             tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
-            left_grad = {
+            leaf_grads = {
                 place: subject.snapshot(item.grad, {})
                 for place, item in tensors.items()
                 if item.is_leaf and item.requires_grad
@@ -207,7 +207,7 @@ def run(
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, left_grad,
+        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, leaf_grads,
         gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
         random_after, modes_after, layouts, changed_in_place,
     )  # fmt: skip
@@ -341,15 +341,15 @@ class _LineCounter:
 
     def __init__(self) -> None:
         # Lines of this package do not count, even if it is not installed: comparisons take many lines.
-        self._counted: dict[str, bool] = {}
+        self._is_counted: dict[str, bool] = {}
         self._count = 0
         self.lines: set[tuple[str, int]] = set()
 
     def enter(self, frame: types.FrameType, _: str, __: Any) -> Any:
         filename = frame.f_code.co_filename
-        if filename not in self._counted:
-            self._counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
-        if not self._counted[filename]:
+        if filename not in self._is_counted:
+            self._is_counted[filename] = not (filename.startswith(OWN_FOLDER) or is_library(filename))
+        if not self._is_counted[filename]:
             return None
         frame.f_trace_opcodes = _loops_within_a_line(frame.f_code)
         return self._count_line

@@ -72,9 +72,9 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     try:
         signature = inspect.signature(getattr(call, "forward", call))
     except (TypeError, ValueError):
-        return _without_signature(named)
+        return _arguments_without_signature(named)
     if not named.keys() <= signature.parameters.keys():
-        return _without_signature(named)
+        return _arguments_without_signature(named)
     bound = signature.bind_partial()
     bound.arguments.update({name: named[name] for name in signature.parameters if name in named})
     names = list(signature.parameters)
@@ -87,12 +87,12 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     )
 
 
-def _without_signature(named: Mapping[str, Any]) -> Arguments:
+def _arguments_without_signature(named: Mapping[str, Any]) -> Arguments:
     positional = [value for name, value in named.items() if name.startswith("argument ")]
     return Arguments(*positional, **{name: value for name, value in named.items() if not name.startswith("argument ")})
 
 
-def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_arguments: Arguments) -> Arguments:
+def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:
     """Return the arguments of a call, made from their specs and from the arguments of the first call.
 
     Raises
@@ -100,7 +100,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
     CannotRebuildError
         If the arguments contain anything but tensors, plain values, containers of these, and objects of the first call.
     """
-    specs = recorded.arguments or {}
+    specs = recorded_call.arguments or {}
     first_values = first_arguments.named(call)
     tensors: dict[int, torch.Tensor] = {}
 
@@ -126,14 +126,14 @@ def rebuilt_arguments(call: Callable[..., Any], recorded: RecordedCall, first_ar
         if not path.steps
         # A frame has the defaults of arguments that the call left out, but passing them would recompile a wrapper.
         and not (
-            path.root.name in defaults.keys() - first_values.keys() - recorded.keywords
+            path.root.name in defaults.keys() - first_values.keys() - recorded_call.keywords
             and spec is defaults[path.root.name]
         )
     ]
     built = {name: build(Path(Root("argument", name)), first_values.get(name)) for name in names}
     if "self" in first_values:
         built.setdefault("self", first_values["self"])
-    return bound_arguments(call, built, recorded.keywords)
+    return bound_arguments(call, built, recorded_call.keywords)
 
 
 def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:

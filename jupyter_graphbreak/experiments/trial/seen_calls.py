@@ -130,9 +130,9 @@ Spec = Any
 class CallSite(NamedTuple):
     """The place of a call in the user's code; columns count UTF-8 bytes, lines start at 1.
 
-    ``owner`` is the called module's name at this place, if any. ``visible`` contains the names at this place of other
-    variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each with its
-    name at this place.
+    ``owner`` is the called module's name at this place, if any. ``visible_names`` contains the names at this place of
+    other variables that the callable reads, and ``modules`` the Python modules whose global variables it reads, each
+    with its name at this place.
     """
 
     filename: str
@@ -142,7 +142,7 @@ class CallSite(NamedTuple):
     column: int
     end_column: int
     owner: str | None
-    visible: frozenset[str] = frozenset()
+    visible_names: frozenset[str] = frozenset()
     modules: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -191,12 +191,12 @@ class SeenCalls:
         self._signatures: dict[Any, set[Any]] = {}
         self._totals: dict[Any, int] = {}
         #: The entries for which something was compiled after their first call.
-        self._recompiled: set[Any] = set()
+        self._recompiled_keys: set[Any] = set()
         #: The objects whose ids are parts of keys, kept alive so that no other object gets such an id.
         self._owners: list[Any] = []
         self._kept_bytes = 0
         #: The call that each thread is making.
-        self._current: dict[int, tuple[StartedCall, SeenCall | None]] = {}
+        self._current_calls: dict[int, tuple[StartedCall, SeenCall | None]] = {}
 
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start."""
@@ -207,14 +207,16 @@ class SeenCalls:
         self._totals[key] += 1
         calls = self._by_key[key]
         if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
-            self._current[get_ident()] = started, None  # the call is examined if something is compiled in it
+            self._current_calls[get_ident()] = started, None  # the call is examined if something is compiled in it
             return
         given_arguments = Arguments(*started.args, **started.kwargs)
-        examines_state = self._totals[key] <= (_MAX_WITH_STATE if key in self._recompiled else _MAX_WITH_STATE_AT_FIRST)
+        examines_state = self._totals[key] <= (
+            _MAX_WITH_STATE if key in self._recompiled_keys else _MAX_WITH_STATE_AT_FIRST
+        )
         arguments = spec_arguments(started.call, given_arguments)
         state = spec_state(started.call, given_arguments) if examines_state else None
         seen_call = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
-        self._current[get_ident()] = started, seen_call
+        self._current_calls[get_ident()] = started, seen_call
         signature = started.modes, tuple(seen_call.values.items())
         try:
             if signature in self._signatures[key]:
@@ -226,14 +228,14 @@ class SeenCalls:
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
-        current = self._current.pop(get_ident(), None)
+        current = self._current_calls.pop(get_ident(), None)
         if current is None:
             return
         started, seen_call = current
         key = key_of(started.call)
         calls = self._by_key[key]
         if self._totals[key] > 1:
-            self._recompiled.add(key)
+            self._recompiled_keys.add(key)
         given_arguments = Arguments(*started.args, **started.kwargs)
         if seen_call is None:
             if len(calls) >= _MAX_COMPILED:
@@ -248,11 +250,11 @@ class SeenCalls:
 
     def note_end(self) -> None:
         """Forget the call that this thread has made, with its objects."""
-        self._current.pop(get_ident(), None)
+        self._current_calls.pop(get_ident(), None)
 
     def close(self) -> None:
         """Forget the objects of the run, after its last call."""
-        self._current.clear()
+        self._current_calls.clear()
         self._owners.clear()
 
     def calls_of(self, key: Any) -> list[SeenCall]:
@@ -517,22 +519,22 @@ def _site_of(started: StartedCall) -> CallSite | None:
             if value is owner or (is_instance(value, torch.nn.Module) and compiled_callable(value) is owner)
         )
         name = next((name for name in names if not name.startswith("_")), None)
-    visible = {**frame.f_globals, **frame.f_locals}
+    visible_names = {**frame.f_globals, **frame.f_locals}
     roots = state_roots(started.call, Arguments(*started.args, **started.kwargs))
     readable_names = {
         root.name
         for root, place in roots.items()
         if root.kind in {"global", "closure"}
-        and visible.get(root.name) is place.read()
+        and visible_names.get(root.name) is place.read()
         and (root.kind == "closure" or not is_instance(place.read(), _PLAIN) or _is_global_of(frame, root))
     }
     read_modules = {root.scope for root in roots if root.kind == "global"}
     modules = {
         (value.__name__, name)
-        for name, value in visible.items()
+        for name, value in visible_names.items()
         if is_instance(value, types.ModuleType) and value.__name__ in read_modules
     }
-    readable_names |= {"torch"} if visible.get("torch") is torch else set()
+    readable_names |= {"torch"} if visible_names.get("torch") is torch else set()
     function = frame.f_code.co_name
     return CallSite(
         frame.f_code.co_filename, function, line or 0, end_line or 0, column or 0, end_column or 0, name,

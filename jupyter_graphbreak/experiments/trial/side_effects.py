@@ -103,7 +103,7 @@ _installed = False
 #: Reentrant, because installing the hook imports Dynamo, and an import is an event.
 _installing = threading.RLock()
 #: Functions to call with the name of a module before user code imports it in a trial.
-before_imports: list[Callable[[str], None]] = []
+before_import_callbacks: list[Callable[[str], None]] = []
 
 
 @contextlib.contextmanager
@@ -230,7 +230,7 @@ def handle_import(name: str, frame: FrameType | None) -> None:
         return
     _busy_threads.add(thread)
     try:
-        for prepare in before_imports:
+        for prepare in before_import_callbacks:
             prepare(name)
     except ImportError:
         return  # the import fails again, for the user's code

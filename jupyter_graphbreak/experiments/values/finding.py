@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
 from jupyter_graphbreak.experiments.values.ranges import range_of
-from jupyter_graphbreak.experiments.values.recorder import EagerValues, GraphsOneByOne, NodeKey, ValueRecorder
+from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
 from jupyter_graphbreak.recording import recorder as recording_of
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput
@@ -90,7 +90,7 @@ def values_of_entry(
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
         recorded = ValueRecorder()
-        backend = GraphsOneByOne(recorded)
+        backend = RecordingBackend(recorded)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
@@ -190,7 +190,7 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
 
     def program(*args: Any, **kwargs: Any) -> Any:
-        with EagerValues(recorder):
+        with EagerRecordingMode(recorder):
             return subject.call(*args, **kwargs)
 
     with running_eagerly():

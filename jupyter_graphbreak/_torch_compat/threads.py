@@ -191,7 +191,7 @@ def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
 
 
 def _wrap_work_item_init(original: Callable[..., None]) -> Any:
-    """Return an ``__init__`` of a work item of ``ThreadPoolExecutor`` that records which runs submit it."""
+    """Return an ``__init__`` for work items of ``ThreadPoolExecutor`` that records which runs submit them."""
 
     @functools.wraps(original)
     def new_item(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -202,7 +202,7 @@ def _wrap_work_item_init(original: Callable[..., None]) -> Any:
 
 
 def _wrap_work_item_run(original: Callable[..., None]) -> Any:
-    """Return a ``run`` of a work item of ``ThreadPoolExecutor``: the work counts for the runs that submitted it."""
+    """Return a ``run`` for work items of ``ThreadPoolExecutor`` whose work counts for the runs that submitted it."""
 
     @functools.wraps(original)
     def run(self: Any, *args: Any) -> None:

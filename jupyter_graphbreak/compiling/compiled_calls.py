@@ -143,7 +143,7 @@ class CompiledCalls:
             active_routes[self._thread] = remaining
 
     def route(self, call: Any) -> Any:
-        """Return what to call instead of a callable: itself, a copy with routed calls, or a wrapper that decides."""
+        """Return the callable to call instead: the same one, a copy with routed calls, or a wrapper that decides."""
         if (
             not self._exit_stack.is_complete
             or self._depth > _MAX_DEPTH

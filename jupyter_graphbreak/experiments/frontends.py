@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Callable, Sequence
 
-    from jupyter_graphbreak.experiments.trial.memory import Twin
+    from jupyter_graphbreak.experiments.trial.memory import StorageCopy
     from jupyter_graphbreak.experiments.trial.outcome import Result
     from jupyter_graphbreak.experiments.trial.shared_names import KeptNames
     from jupyter_graphbreak.records.source_texts import FindCell
@@ -317,7 +317,7 @@ def compare(
     TrialStoppedError
         If the function was stopped before it had an effect outside its copies.
     Exception
-        Whatever the function raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
     version = require_torch()
     fn = _uncompiled(fn)
@@ -397,7 +397,7 @@ class CopiedCalls(NamedTuple):
 
     call: Callable[..., Any]
     inputs: list[Arguments]
-    twins: tuple[Twin, ...]
+    storage_copies: tuple[StorageCopy, ...]
     kept_names: KeptNames
 
 
@@ -406,7 +406,7 @@ def copy_for_comparison(fn: Callable[..., Any], first: Arguments, others: Sequen
     memory = KeptMemory()
     subject = Subject(_uncompiled(fn), first, memory)
     inputs = [subject.arguments or first, *map(subject.copies_of, others)]
-    return CopiedCalls(subject.call, inputs, tuple(memory.twins), subject.kept_names())
+    return CopiedCalls(subject.call, inputs, tuple(memory.storage_copies), subject.kept_names())
 
 
 def _uncompiled(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -187,9 +187,9 @@ def computes_differently(
         return False
     exact: list[Any] = []
     try:
-        for varied in (0, SMALL_NOISE, LARGE_NOISE):
-            exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, varied=varied))
-            if not varied:
+        for noise_size in (0, SMALL_NOISE, LARGE_NOISE):
+            exact.append(_compute_in_double(module, inputs, subject, gradients=gradients, noise_size=noise_size))
+            if not noise_size:
                 continue
             reference = DoublePrecisionResults(largest_number(flatten(exact[0])), *exact)
             if difference_beyond_rounding(expected, actual, reference, gradients=gradients) is None:
@@ -230,9 +230,9 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
 
 
 def _compute_in_double(
-    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, varied: int
+    module: torch.fx.GraphModule, inputs: Inputs, subject: Subject, *, gradients: bool, noise_size: int
 ) -> Any:
-    change = functools.partial(to_double, varied=varied)
+    change = functools.partial(to_double, noise_size=noise_size)
     return _compute(_interpreter(_copy(module, change)), change(inputs), subject, gradients=gradients)
 
 
@@ -254,7 +254,7 @@ def gradients_of(value: Any, inputs: list[torch.Tensor]) -> list[torch.Tensor | 
 
 
 def _accumulating_edges(results: list[torch.Tensor]) -> dict[int, list[torch.autograd.graph.GradientEdge]]:
-    """Return where the backward pass adds to the ``grad`` of each leaf, by the leaf's id.
+    """Return the edges through which the backward pass adds to the ``grad`` of each leaf, by the leaf's id.
 
     ``autograd.grad`` would look only at the leaf's newest accumulator, but ``set_`` gives the leaf a new one.
     """

@@ -39,11 +39,11 @@ _CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 
-def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
+def memory_growth(steady_state: SteadyState, memory: MemoryCost) -> MemoryGrowth | None:
     """Return how much memory each call keeps; ``None`` if calls keep none, or if measuring takes too much memory."""
     if _CALL_COUNT * memory.compiled_peak_bytes > memory_limit():
         return None
-    compiled = steady.compiled
+    compiled = steady_state.compiled
     has_backward = True
     try:
         kept_memory = _memory_kept_by_calls(compiled, backward=True)
@@ -57,8 +57,8 @@ def memory_growth(steady: SteadyState, memory: MemoryCost) -> MemoryGrowth | Non
         return None
     growth = MemoryGrowth(_CALL_COUNT, kept_memory.nbytes, holder=kept_memory.holder)
     with contextlib.suppress(TimeUpError):  # the findings so far are kept
-        kept_eagerly = _memory_kept_by_calls(steady.eager, backward=has_backward)
-        line = next((line for stack in kept_eagerly.stacks if (line := steady.locate(stack)) is not None), None)
+        kept_eagerly = _memory_kept_by_calls(steady_state.eager, backward=has_backward)
+        line = next((line for stack in kept_eagerly.stacks if (line := steady_state.locate(stack)) is not None), None)
         growth = replace(growth, eager_bytes=kept_eagerly.nbytes, location=line)
         kept_without_backward = _memory_kept_by_calls(compiled, backward=False) if has_backward else kept_memory
         if kept_without_backward.nbytes > kept_memory.nbytes:

@@ -38,10 +38,10 @@ MAX_LINES = 20
 _MAX_FRAMES = 50
 
 
-def measure_memory(steady: SteadyState) -> MemoryCost | None:
+def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active."""
     peaks, saved_by_variant = [], []
-    for variant in (steady.eager, steady.compiled):
+    for variant in (steady_state.eager, steady_state.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
         saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
@@ -53,7 +53,7 @@ def measure_memory(steady: SteadyState) -> MemoryCost | None:
             return None
     lines: Counter[Location] = Counter()
     for stack, nbytes in saved_by_variant[0].by_key.items():
-        if (location := steady.locate(stack)) is not None:
+        if (location := steady_state.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],

@@ -39,23 +39,23 @@ _ROUNDING_FACTOR = 10.0
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 
 
-def tried_changes(steady: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
+def tried_changes(steady_state: SteadyState, memory: MemoryCost) -> list[MemoryChange]:
     """Try as many changes as time allows, and return them with their memory and time."""
     if memory.compiled_saved_bytes < max(_MIN_SAVED_BYTES, _MIN_SAVED_SHARE * memory.compiled_peak_bytes):
         return []
-    compiled = steady.compiled
+    compiled = steady_state.compiled
     if compiled.nbytes() + memory.compiled_peak_bytes > memory_limit():
         return []
     changes: list[MemoryChange] = []
-    expected, eager_results = compiled.results_and_state(), steady.eager.results_and_state()
+    expected, eager_results = compiled.results_and_state(), steady_state.eager.results_and_state()
 
     def is_right(actual: Sequence[torch.Tensor]) -> bool:
         return agree_within_rounding(expected, actual, eager_results)
 
-    for code, make_variant in _candidates(steady.entry, compiled):
+    for code, make_variant in _candidates(steady_state.entry, compiled):
         if (
             make_variant is not None
-            and seconds_left() < _MIN_COMPILE_TIMES_LEFT * steady.correspondence.compile_seconds()
+            and seconds_left() < _MIN_COMPILE_TIMES_LEFT * steady_state.correspondence.compile_seconds()
         ):
             continue
         try:
@@ -85,13 +85,13 @@ def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable
             lambda: _with_checkpointed_blocks(entry, blocks.places),
         )
     for setting in memory_changes():
-        yield setting.code, functools.partial(Variant, entry, compiled=True, applied=setting.applied)
+        yield setting.code, functools.partial(Variant, entry, compiled=True, context=setting.applied)
 
 
 def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
     """Return a compiled variant in which the backward pass calls each block again."""
     replaced: list[tuple[Any, Callable[..., Any]]] = []
-    variant = Variant(entry, compiled=True, applied=lambda: replaced_forwards(replaced))
+    variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(replaced))
     replaced += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
     return variant
 

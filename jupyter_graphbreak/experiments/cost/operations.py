@@ -58,16 +58,16 @@ class _Candidate:
     inputs: list[torch.Tensor]
 
 
-def slow_operations(steady: SteadyState) -> list[OpCost]:
+def slow_operations(steady_state: SteadyState) -> list[OpCost]:
     """Return the operations that are slower compiled than eager, those that lose the most time first."""
-    if max(steady.graph_us.values(), default=0.0) < _SLOW_US:
+    if max(steady_state.graph_us.values(), default=0.0) < _SLOW_US:
         return []
-    inputs = steady.compiled.graph_inputs()
-    return steady.compiled.run_in_modes(lambda: _slow_operations(steady, inputs))
+    inputs = steady_state.compiled.graph_inputs()
+    return steady_state.compiled.run_in_modes(lambda: _slow_operations(steady_state, inputs))
 
 
-def _slow_operations(steady: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
-    timer, graph_us, correspondence = steady.compiled.timer, steady.graph_us, steady.correspondence
+def _slow_operations(steady_state: SteadyState, inputs: Mapping[int, list[Any]]) -> list[OpCost]:
+    timer, graph_us, correspondence = steady_state.compiled.timer, steady_state.graph_us, steady_state.correspondence
     # A frame has one graph, apart from rare cases.
     graph_by_frame = {graph.frame: graph for graph in correspondence.copy.graphs}
     run_graphs = {graph.id: graph for graph in correspondence.run.graphs}

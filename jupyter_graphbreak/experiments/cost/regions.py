@@ -48,7 +48,7 @@ _MIN_SHARING = 2
 _RIGHT_BACKEND = "aot_eager"
 
 
-def measure_regions(steady: SteadyState) -> RegionCost | None:
+def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     """Compile an entry with blocks in different ways, and return how the ways compare.
 
     Returns
@@ -57,16 +57,16 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
         ``None`` if the entry has no blocks, compiles quickly, takes too much memory, or came mostly from PyTorch's
         caches; or if fewer than two ways could be compared.
     """
-    entry, correspondence = steady.entry, steady.correspondence
+    entry, correspondence = steady_state.entry, steady_state.correspondence
     whole_s = correspondence.compile_seconds()
     timing = correspondence.run.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_itself:
         return None
-    blocks = repeated_blocks(steady.compiled.modules(), _MIN_BLOCKS)
-    if blocks is None or 2 * steady.compiled.nbytes() > memory_limit():
+    blocks = repeated_blocks(steady_state.compiled.modules(), _MIN_BLOCKS)
+    if blocks is None or 2 * steady_state.compiled.nbytes() > memory_limit():
         return None
-    trial = _CompilationTrial(steady, blocks)
+    trial = _CompilationTrial(steady_state, blocks)
     ways: list[CompiledWay] = []
     for measure in (trial.measure_blocks, trial.measure_nested, trial.measure_whole):
         if measure == trial.measure_whole and (not ways or seconds_left() < _MIN_COMPILE_TIMES_LEFT * whole_s):
@@ -93,17 +93,17 @@ def measure_regions(steady: SteadyState) -> RegionCost | None:
 class _CompilationTrial:
     """Compiles an entry in several ways."""
 
-    def __init__(self, steady: SteadyState, blocks: RepeatedBlocks) -> None:
-        self._entry = entry = steady.entry
+    def __init__(self, steady_state: SteadyState, blocks: RepeatedBlocks) -> None:
+        self._entry = entry = steady_state.entry
         self._blocks = blocks
-        self._compiled_variant = compiled = steady.compiled
-        self._run = steady.correspondence.run
+        self._compiled_variant = compiled = steady_state.compiled
+        self._run = steady_state.correspondence.run
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
         self._expected_results = (
-            steady.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
+            steady_state.eager.results_and_gradients() if self._is_random else compiled.results_and_gradients()
         )
-        self._eager_results = steady.eager.results_and_gradients()
+        self._eager_results = steady_state.eager.results_and_gradients()
 
     def measure_whole(self) -> CompiledWay | None:
         """Measure compiling the whole model at once."""
@@ -114,7 +114,7 @@ class _CompilationTrial:
         return self._blocks_that_differ() or self._measure("blocks", self._compiled_by_block)
 
     def _blocks_that_differ(self) -> CompiledWay | None:
-        """Return why blocks do not share compiled code, without generating code; ``None`` if many blocks share it."""
+        """Return the reasons why few blocks share compiled code, without generating code; ``None`` if many share it."""
         require_time()
         variant = self._compiled_by_block(replace(self._entry, backend="eager"))
         with recompiling(variant.subject.call), recorder.record() as recording:
@@ -148,7 +148,7 @@ class _CompilationTrial:
     def _with_nested_regions(self, entry: Entry) -> Variant:
         # As nested regions, methods of single modules return wrong results (torch 2.13, 2.15), unlike those of classes.
         regions: dict[Any, Any] = {}
-        variant = Variant(entry, compiled=True, applied=lambda: replaced_forwards(regions.items()))
+        variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(regions.items()))
         regions.update({kind: _nested_region(forward) for kind, forward in self._forwards(variant).items()})
         return variant
 

@@ -37,9 +37,9 @@ class _SavedPlace(NamedTuple):
     number: int
 
 
-def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
+def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
     """Add the bytes that each line keeps in the compiled call to measured memory, which has those of the eager call."""
-    compiled = steady.compiled
+    compiled = steady_state.compiled
     saved = _SavedByRun(compiled.timer)
     compiled_bytes = SavedBytes(compiled.held_memory(), saved.key)
     compiled.with_backward(compiled_bytes.observe)
@@ -47,7 +47,7 @@ def with_compiled_lines(memory: MemoryCost, steady: SteadyState) -> MemoryCost:
     lines: Counter[Location | None] = Counter()
     for key, nbytes in compiled_bytes.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
-        lines[steady.locate(stack)] += nbytes
+        lines[steady_state.locate(stack)] += nbytes
     unknown = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     compiled_lines = [
@@ -73,7 +73,7 @@ class _SavedByRun:
         self.tensors: defaultdict[_Run, list[_Kind]] = defaultdict(list)
 
     def key(self, tensor: torch.Tensor) -> _SavedPlace | Stack:
-        """Return the run of a graph and the number of the tensor in it; outside of graphs, the stack."""
+        """Note a saved tensor; return the graph's run and the tensor's number in it, or the stack outside of graphs."""
         run = self._timer.running_graph
         if run is None:
             return stack_in_call(inspect.currentframe())

@@ -119,7 +119,7 @@ class Variant:
         Whether to compile it.
     marked : bool
         Whether the compiled code can record marks.
-    applied : callable
+    context : callable
         Returns the context in which each call runs, such as one that applies a remedy.
     """
 
@@ -129,14 +129,14 @@ class Variant:
         *,
         compiled: bool,
         marked: bool = False,
-        applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+        context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self.is_compiled = compiled
         self._records_marks = marked
-        self._applied = applied
+        self._context = context
         self._code = PrivateCode(self.subject.call, self.subject.functions())
         self._given_arguments = self.subject.arguments or entry.arguments
         self._arguments = self.subject.copies_of(self._given_arguments)
@@ -419,7 +419,7 @@ class Variant:
         """Apply the remedies, and swap the copies and the private code in, while the context is open."""
         arguments = self._arguments
         with (
-            self._applied(),
+            self._context(),
             self.subject.activated(),
             self._code.installed(),
             self._inner.compiled(arguments.args, arguments.kwargs),

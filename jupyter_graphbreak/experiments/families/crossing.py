@@ -102,7 +102,7 @@ def conditions_after(
     values : sequence of str
         The expressions that are still computed at the original place; the moved code uses their values.
     is_output : callable
-        Tells whether a statement calls a function that only writes its arguments.
+        Returns whether a statement calls a function that only writes its arguments as text.
     """
     start = min(map(_position, moved_code))
     effects = _hidden_effects(site)
@@ -202,7 +202,7 @@ def _conditions_passed(
     Parameters
     ----------
     is_passed : callable
-        Tells whether the moved code passes a node.
+        Returns whether the moved code passes a node.
     hidden : HiddenEffects or None
         The effects that the syntax does not show; ``None`` if none of them can affect the moved code.
     """

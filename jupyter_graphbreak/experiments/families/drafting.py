@@ -88,9 +88,9 @@ class Draft:
             yield parent
             node = parent
 
-    def enclosing(self, node: ast.AST, kind: type[_Node]) -> _Node | None:
-        """Return a node if it is of the given kind, or else its nearest ancestor of that kind; ``None`` without one."""
-        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
+    def enclosing(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
+        """Return a node if it has the given type, or else its nearest ancestor of that type; ``None`` without one."""
+        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, node_type)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
         """Return the function that contains a node; ``None`` at the top level and in a lambda."""

@@ -105,7 +105,7 @@ def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
 
 
 def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the positions or labels with which an expression, or a function it calls, looks items up."""
+    """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
     if not isinstance(node, ast.Call):
         return _names_in_lookup(draft, node)
     name = called_name(node)
@@ -115,6 +115,7 @@ def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
 
 
 def _names_in_lookup(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the indices or labels with which an expression itself looks items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)

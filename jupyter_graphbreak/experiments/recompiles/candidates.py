@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_graphbreak.experiments.recompiles.replay import Adjustment
-from jupyter_graphbreak.experiments.trial.seen_calls import Path
+from jupyter_graphbreak.experiments.trial.call_specs import Path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from jupyter_graphbreak.experiments.recompiles.report_texts import ReportTexts
-    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial, EntryWithRemedy
+    from jupyter_graphbreak.experiments.recompiles.trying import CandidateTrial
     from jupyter_graphbreak.experiments.recompiles.variations import Variations
     from jupyter_graphbreak.experiments.remedies.application import Program
-    from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, SeenCall
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSite, CallSpec, Path
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.report.schema import Recompile, Report
 
 #: A guard on the value of a size or of a number.
@@ -97,7 +97,7 @@ class EntrySearch:
 
     Parameters
     ----------
-    seen : sequence of SeenCall
+    calls : sequence of CallSpec
         The different calls of the run; the first one is the call that was copied.
     compile_text : callable
         Returns the code objects of a source, given its text and its file name.
@@ -110,7 +110,7 @@ class EntrySearch:
     def __init__(
         self,
         entry: Entry,
-        seen: Sequence[SeenCall],
+        calls: Sequence[CallSpec],
         recompiles: list[Recompile],
         report: Report,
         texts: ReportTexts,
@@ -120,7 +120,7 @@ class EntrySearch:
         is_repeated: bool,
     ) -> None:
         self._entry = entry
-        self._seen = seen
+        self._calls = calls
         self._recompiles = recompiles
         self._texts = texts
         self._compile_text = compile_text
@@ -144,17 +144,17 @@ class EntrySearch:
         end : float
             The deadline, in seconds of :func:`time.monotonic`.
         """
-        seen = self._seen
-        if len(seen) < 2:  # noqa: PLR2004
+        calls = self._calls
+        if len(calls) < 2:  # noqa: PLR2004
             return self.without_trials(None)
-        variations = find_variations(seen)
+        variations = find_variations(calls)
         named_variations = variations.named_in(self._guards)
         if are_recompiles_expected(named_variations, self._recompiles):
             return dataclasses.replace(self.without_trials(None), are_recompiles_expected=True)
-        trials = self._trials = CallTrials(self._entry, seen)
+        trials = self._trials = CallTrials(self._entry, calls)
         if trials.original.frames(trials.calls, unseen=False) <= trials.frames_of_first_call:
             return self.without_trials(
-                f"the arguments of {trials.left_out_count} of {len(seen)} calls cannot be created again"
+                f"the arguments of {trials.left_out_count} of {len(calls)} calls cannot be created again"
                 if trials.left_out_count
                 else "the calls caused no recompiles when they were repeated on copies"
             )
@@ -246,7 +246,7 @@ class EntrySearch:
         program = self._program(source)
         failed: set[bool] = set()
         for proposal in propose_precomputed(
-            source, self._definition.line, program.texts, readings(self._seen, variations)
+            source, self._definition.line, program.texts, readings(self._calls, variations)
         ):
             if proposal.is_tensor and True in failed:
                 continue
@@ -285,8 +285,8 @@ class EntrySearch:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
-            apply = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
-            trial = self._with_caveats(trials.run(best.candidate, apply))
+            remedy_context = entry_with_change(self._entry, program, Change({source: proposal.texts[source]}))
+            trial = self._with_caveats(trials.run(best.candidate, remedy_context))
             if trial.verdict == "works" and proposal.assumptions:
                 trial = dataclasses.replace(trial, verdict="works on what ran", reason=proposal.assumptions[0])
             families = ("branch", *best.candidate.families)
@@ -315,7 +315,7 @@ class EntrySearch:
         return dataclasses.replace(change, texts=texts)
 
     def try_combined(
-        self, findings: EntryFindings, without_breaks: Mapping[tuple[str, ...], EntryWithRemedy]
+        self, findings: EntryFindings, break_remedy_contexts: Mapping[tuple[str, ...], RemedyContext]
     ) -> CombinedRemedy | None:
         """Try the best change together with the remedy that removes the most breaks; ``None`` if that does not work."""
         if self._trials is None or not findings.trials or findings.trials[0][0].verdict not in WORKING:
@@ -324,18 +324,18 @@ class EntrySearch:
         if "hoisting" in best.candidate.families:
             return None
         combinable = [
-            (remedy, apply)
-            for (ident, *other_ids), apply in without_breaks.items()
+            (remedy, remedy_context)
+            for (ident, *other_ids), remedy_context in break_remedy_contexts.items()
             if not other_ids and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
         ]
         if not combinable:
             return None
-        remedy, apply = max(combinable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
+        remedy, remedy_context = max(combinable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
         joined = self._extended_change(remedy.edits, change)
         if joined is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
-        trial = self._with_caveats(self._trials.run(best.candidate, apply))
+        trial = self._with_caveats(self._trials.run(best.candidate, remedy_context))
         if trial.verdict not in WORKING:
             return None
         return CombinedRemedy(remedy, trial.combined_with(remedy), joined)
@@ -419,7 +419,7 @@ class EntrySearch:
         return tuple(with_joined_conditions(preparation.lines(name_of) for preparation in candidate.preparations))
 
     def _sites(self) -> list[CallSite]:
-        return [call.site for call in self._seen if call.site is not None]
+        return [call.site for call in self._calls if call.site is not None]
 
     def _collected_findings(self, variations: Variations) -> EntryFindings:
         """Return the finished trials, the best first, with manual steps if none ends all recompiles."""
@@ -449,7 +449,7 @@ class EntrySearch:
 
     def without_trials(self, reason: str | None) -> EntryFindings:
         """Return the trials so far, with manual steps if none works."""
-        variations = find_variations(self._seen)
+        variations = find_variations(self._calls)
         if self._finished_trials:
             return self._collected_findings(variations)
         steps = manual_steps(variations, self._recompiles, self._line)

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, TensorSpec
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, OpaqueSpec, TensorSpec
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
     CONDITION_LINE,
@@ -268,7 +268,7 @@ def _sentence_about_kept_number(guard: str, variations: Variations) -> str:
     partials = {
         str(variation.path)
         for variation in variations.others
-        if any(isinstance(value, OpaqueSpec) and value.kind is functools.partial for value in variation.values)
+        if any(isinstance(value, OpaqueSpec) and value.class_ is functools.partial for value in variation.values)
     }
     if kept_value["function"] is not None or name in partials:
         return (
@@ -370,8 +370,8 @@ def _sentence_about_own_state(variation: OtherVariation) -> str:
 
 
 def _sentence_about_length(variation: OtherVariation) -> str:
-    kinds = {value.kind for value in variation.values if isinstance(value, ContainerSpec)}
-    if kinds <= {dict} or any(issubclass(kind, dict) for kind in kinds):
+    classes = {value.class_ for value in variation.values if isinstance(value, ContainerSpec)}
+    if classes <= {dict} or any(issubclass(class_, dict) for class_ in classes):
         return f"The keys of `{variation}` vary, and each set of keys has its own graph: pass the same keys each time."
     return _LENGTH_STEP.format(name=variation)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
     from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
-    from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 #: Statements before which code can be inserted, and expressions that always evaluate their parts exactly once.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)

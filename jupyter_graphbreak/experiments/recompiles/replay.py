@@ -14,10 +14,10 @@ from jupyter_graphbreak._torch_compat.compiled import CompilationCounts, compila
 from jupyter_graphbreak._torch_compat.configuration import applied_settings, eager_random_numbers
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, state_roots
 from jupyter_graphbreak.experiments.trial.entry import recompiling
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import bound_arguments, rebuilt_arguments
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, state_roots
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.records.attributes import is_instance
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.call_modes import CallModes
+    from jupyter_graphbreak.experiments.trial.call_specs import PathStep
     from jupyter_graphbreak.experiments.trial.entry import Entry
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.seen_calls import PathStep
     from jupyter_graphbreak.experiments.trial.swapped_places import NamedPlace
 
 #: The name of a called module that has no name in the user's code.

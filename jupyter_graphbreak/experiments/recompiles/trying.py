@@ -17,32 +17,28 @@ from jupyter_graphbreak.experiments.recompiles.replay import Adjustment, Repeate
 from jupyter_graphbreak.experiments.recompiles.variations import Number, NumberList, Size, find_variations
 from jupyter_graphbreak.experiments.remedies.run_comparison import compared_aspects
 from jupyter_graphbreak.experiments.remedies.search import RANK
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import numbers_in_code
 from jupyter_graphbreak.experiments.trial.difference import describe_error, differences, varying_state
 from jupyter_graphbreak.experiments.trial.entry import backend_name
 from jupyter_graphbreak.experiments.trial.internal_errors import note_if_internal
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import can_be_rebuilt
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, TensorSpec
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.uncopied_code import ThreadSeesCopyError
 from jupyter_graphbreak.report.remedies import Evidence, UnseenInputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Collection, Iterator, Sequence
 
     from jupyter_graphbreak._torch_compat.compiled import CompilationCounts
     from jupyter_graphbreak.experiments.recompiles.candidates import RecompileCandidate
     from jupyter_graphbreak.experiments.recompiles.replay import ReplayResult
     from jupyter_graphbreak.experiments.recompiles.variations import OtherVariation, Variations
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec, Path
     from jupyter_graphbreak.experiments.trial.difference import Difference
-    from jupyter_graphbreak.experiments.trial.entry import Entry
+    from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.experiments.trial.outcome import Result
-    from jupyter_graphbreak.experiments.trial.seen_calls import Path, SeenCall
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
-
-    #: Opens a context in which a remedy is applied; yields the entry with the remedy.
-    EntryWithRemedy = Callable[[], AbstractContextManager[Entry]]
 
 #: PyTorch's error if the code makes a constant of a marked size.
 _REFUSED_MARK = "ConstraintViolationError"
@@ -96,7 +92,7 @@ class CandidateTrial:
     Parameters
     ----------
     ends_recompiles : bool
-        Whether nothing is compiled after the first call, for seen and unseen calls.
+        Whether nothing is compiled after the first call, for the calls of the run and for unseen ones.
     """
 
     candidate: RecompileCandidate
@@ -109,7 +105,7 @@ class CandidateTrial:
 
     @property
     def compilations(self) -> int:
-        """The number of frames compiled for seen and unseen calls; a huge number if it is unknown."""
+        """The number of frames compiled for the calls of the run and unseen ones; a huge number if it is unknown."""
         evidence = self.evidence
         if evidence is None or evidence.compilations_after is None:
             return 1 << 30
@@ -139,7 +135,7 @@ class CallTrials:
 
     Parameters
     ----------
-    seen : sequence of SeenCall
+    run_calls : sequence of CallSpec
         The different calls of the run; the first one is the call that was copied.
 
     Raises
@@ -150,34 +146,34 @@ class CallTrials:
         If the calls cannot be repeated.
     """
 
-    def __init__(self, entry: Entry, seen: Sequence[SeenCall]) -> None:
+    def __init__(self, entry: Entry, run_calls: Sequence[CallSpec]) -> None:
         self.entry = entry
         #: The line that makes a constant of a size, if PyTorch has named one.
         self.specializing_line: SpecializingLine | None = None
-        usable = self._usable_calls = [call for call in seen if can_be_rebuilt(call, seen[0])]
+        usable_calls = self._usable_calls = [call for call in run_calls if can_be_rebuilt(call, run_calls[0])]
         #: The number of calls whose arguments cannot be created again.
-        self.left_out_count = len(seen) - len(usable)
-        self.variations = find_variations(usable)
-        self.owner = next((call.site.owner for call in usable if call.site is not None and call.site.owner), None)
+        self.left_out_count = len(run_calls) - len(usable_calls)
+        self.variations = find_variations(usable_calls)
+        self.owner = next((call.site.owner for call in usable_calls if call.site is not None and call.site.owner), None)
         assigned_paths = {number.path for number in self.variations.numbers} | {
             other.path for other in self.variations.others
         }
-        calls = _repeated_calls(usable, assigned_paths)
-        unseen = unseen_calls(usable, self.variations, assigned_paths)
-        expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
-        pairs = list(zip([*calls, *unseen], expected.results, strict=True))
-        refused = [call for call, result in pairs if call.is_unseen and result.raised is not None]
-        if refused:  # an input that the function does not accept may leave its state half changed
-            unseen = [call for call in unseen if call not in refused]
-            expected = replay(entry, [*calls, *unseen], Adjustment(), self.owner, compiles=False)
-        self.calls = [*calls, *unseen]
+        calls = _repeated_calls(usable_calls, assigned_paths)
+        new_calls = unseen_calls(usable_calls, self.variations, assigned_paths)
+        expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
+        pairs = list(zip([*calls, *new_calls], expected.results, strict=True))
+        refused_calls = [call for call, result in pairs if call.is_unseen and result.raised is not None]
+        if refused_calls:  # an input that the function does not accept may leave its state half changed
+            new_calls = [call for call in new_calls if call not in refused_calls]
+            expected = replay(entry, [*calls, *new_calls], Adjustment(), self.owner, compiles=False)
+        self.calls = [*calls, *new_calls]
         self._expected_results = expected.results
         start = time.monotonic()
         self.original = replay(entry, self.calls, Adjustment(), self.owner)
         #: The seconds that the calls take when they are compiled.
         self.seconds = time.monotonic() - start
         calls_near_constants = calls_around_constants(
-            usable, self.variations, assigned_paths, numbers_in_code(entry.call)
+            usable_calls, self.variations, assigned_paths, numbers_in_code(entry.call)
         )
         self._assigned_paths = assigned_paths
         self._near_constants = self._further_calls([calls[0], *calls_near_constants] if calls_near_constants else [])
@@ -221,7 +217,7 @@ class CallTrials:
 
     @property
     def compilations(self) -> int:
-        """The number of frames that the unchanged entry compiles over all calls that were seen."""
+        """The number of frames that the unchanged entry compiles over all calls of the run."""
         return self.original.frames(self.calls, unseen=False)
 
     @property
@@ -246,24 +242,24 @@ class CallTrials:
         }
         return len(programs) * self.frames_of_first_call
 
-    def run(self, candidate: RecompileCandidate, changed: EntryWithRemedy | None = None) -> CandidateTrial:
+    def run(self, candidate: RecompileCandidate, remedy_context: RemedyContext | None = None) -> CandidateTrial:
         """Repeat the calls with a candidate, and give a verdict.
 
         Parameters
         ----------
-        changed : callable or None
-            Also applies a remedy for breaks: opens a context that yields the changed entry.
+        remedy_context : callable or None
+            Opens a context that also applies a remedy for breaks.
         """
         start = time.perf_counter()
-        changes_code = changed is not None or not candidate.changes_only_calls
+        changes_code = remedy_context is not None or not candidate.changes_only_calls
         try:
             call_groups = [self._near_constants]
             # These calls run before the change is applied, which also changes the entry.
             if changes_code or candidate.adjustment.tensors:
                 call_groups += [self._with_edge_numbers, self._with_other_kinds]
-            with changed() if changed is not None else contextlib.nullcontext(self.entry) as entry:
+            with remedy_context() if remedy_context is not None else contextlib.nullcontext(self.entry) as entry:
                 replayed = replay(entry, self.calls, candidate.adjustment, self.owner)
-                trial = self._judge(candidate, replayed, removes_breaks=changed is not None)
+                trial = self._judge(candidate, replayed, removes_breaks=remedy_context is not None)
                 if trial.verdict == "works":
                     reason = self._difference_on_new_calls(call_groups, entry, candidate)
                     trial = replace(trial, verdict="works on what ran", reason=reason) if reason is not None else trial
@@ -398,24 +394,24 @@ def _call_suffix(call: RepeatedCall) -> str:
 def _verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str] | None:
     match error:
         case TrialStoppedError():
-            return "not tried", f"the trial was stopped before it {error.effect.what}"
+            return "not tried", f"the trial was stopped before it {error.effect.description}"
         case ThreadSeesCopyError() | LookupError():
             return "not tried", str(error)
     return None
 
 
-def _repeated_calls(seen: Sequence[SeenCall], assigned_paths: set[Path]) -> list[RepeatedCall]:
-    calls = []
-    for number, call in enumerate(seen):
+def _repeated_calls(calls: Sequence[CallSpec], assigned_paths: set[Path]) -> list[RepeatedCall]:
+    repeated_calls = []
+    for number, call in enumerate(calls):
         description = "the first call" if not number else f"call {number + 1}"
         arguments = call.arguments if number else None
         state = call.plain_state(assigned_paths)
-        calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
-    return calls
+        repeated_calls.append(RepeatedCall(arguments, state, description, keywords=call.keywords, modes=call.modes))
+    return repeated_calls
 
 
 def unseen_calls(
-    calls: Sequence[SeenCall], variations: Variations, assigned_paths: Collection[Path]
+    calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path]
 ) -> list[RepeatedCall]:
     """Return calls with sizes and numbers that none of the given calls has.
 
@@ -437,19 +433,19 @@ def unseen_calls(
     ]
     axes: list[_Axis] = [*variations.sizes, *numbers, *lists]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
-    seen = {values for _, values in values_by_call}
-    if not axes or len(seen) < 2:  # noqa: PLR2004
+    known_values = {values for _, values in values_by_call}
+    if not axes or len(known_values) < 2:  # noqa: PLR2004
         return []
     unseen: dict[_Values, RepeatedCall] = {}
     for new, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
-        if new not in seen and new not in unseen:
+        if new not in known_values and new not in unseen:
             unseen[new] = _with_values(call, axes, new, assigned_paths)
         if len(unseen) == _MAX_UNSEEN:
             break
     return list(unseen.values())
 
 
-def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
+def _values_of(call: CallSpec, axes: Sequence[_Axis]) -> _Values | None:
     values: list[float] = []
     for axis in axes:
         spec: Any = call.values.get(axis.path)
@@ -465,8 +461,8 @@ def _values_of(call: SeenCall, axes: Sequence[_Axis]) -> _Values | None:
 
 
 def _extrapolated(
-    values_by_call: Sequence[tuple[SeenCall, _Values]], axes: Sequence[_Axis]
-) -> Iterator[tuple[_Values, SeenCall]]:
+    values_by_call: Sequence[tuple[CallSpec, _Values]], axes: Sequence[_Axis]
+) -> Iterator[tuple[_Values, CallSpec]]:
     """Yield values that continue the differences between two calls or lie between them, each with the second call."""
     largest = max(values_by_call, key=lambda pair: sum(map(abs, pair[1])))
     smaller = [pair for pair in values_by_call if pair is not largest]
@@ -479,7 +475,7 @@ def _extrapolated(
 
 
 def calls_around_constants(
-    calls: Sequence[SeenCall], variations: Variations, assigned_paths: Collection[Path], constants: Sequence[float]
+    calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path], constants: Sequence[float]
 ) -> list[RepeatedCall]:
     """Return calls with sizes that the code may treat differently: those equal to its constants, or next to them.
 
@@ -487,8 +483,8 @@ def calls_around_constants(
     """
     axes: list[_Axis] = [*variations.sizes, *variations.numbers]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
-    seen = {values for _, values in values_by_call}
-    if not variations.sizes or len(seen) < 2:  # noqa: PLR2004
+    known_values = {values for _, values in values_by_call}
+    if not variations.sizes or len(known_values) < 2:  # noqa: PLR2004
         return []
     sizes = [int(number) + offset for number in constants if float(number).is_integer() for offset in (0, -1, 1)]
     largest = max(max(size.values) for size in variations.sizes)
@@ -499,7 +495,7 @@ def calls_around_constants(
                 continue
             new = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
             if (allowed := _values_if_allowed(axes, new)) is not None:
-                if allowed not in seen and allowed not in new_calls:
+                if allowed not in known_values and allowed not in new_calls:
                     new_calls[allowed] = _with_values(call, axes, allowed, assigned_paths)
                 break
         if len(new_calls) == _MAX_AROUND_CONSTANTS:
@@ -508,7 +504,7 @@ def calls_around_constants(
 
 
 def calls_with_edge_numbers(
-    calls: Sequence[SeenCall], variations: Variations, assigned_paths: Collection[Path]
+    calls: Sequence[CallSpec], variations: Variations, assigned_paths: Collection[Path]
 ) -> list[RepeatedCall]:
     """Return the first call with zero and negative values of each number that varied."""
     return [
@@ -519,7 +515,7 @@ def calls_with_edge_numbers(
     ]
 
 
-def calls_with_other_kinds(call: SeenCall) -> list[RepeatedCall]:
+def calls_with_other_kinds(call: CallSpec) -> list[RepeatedCall]:
     """Return copies of a call: with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
     for description, floating, dtype, has_dimensions in _OTHER_KINDS:
@@ -558,13 +554,13 @@ def _is_allowed(axis: _Axis, value: float) -> bool:
     """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
-    if all(seen > 0 for seen in axis.values):
+    if all(known > 0 for known in axis.values):
         return value > 0
-    return all(seen < 0 for seen in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
+    return all(known < 0 for known in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
 
 
 def _with_values(
-    call: SeenCall, axes: Sequence[_Axis], values: _Values, assigned_paths: Collection[Path]
+    call: CallSpec, axes: Sequence[_Axis], values: _Values, assigned_paths: Collection[Path]
 ) -> RepeatedCall:
     arguments: dict[Path, Any] = dict(call.arguments)
     state = call.plain_state(assigned_paths)
@@ -576,7 +572,7 @@ def _with_values(
                 arguments[axis.path] = dataclasses.replace(spec, shape=shape, data=None)
         elif isinstance(axis, NumberList):
             content = itertools.cycle(next(filter(None, axis.contents), (1,)))
-            arguments[axis.path] = ContainerSpec(axis.kind, tuple(range(int(value))))
+            arguments[axis.path] = ContainerSpec(axis.container_type, tuple(range(int(value))))
             arguments |= {axis.path.into("item", index): next(content) for index in range(int(value))}
         elif axis.path in arguments:
             arguments[axis.path] = value

@@ -437,7 +437,7 @@ def compiled_entry(entry: Entry) -> CompiledEntry:
     return CompiledEntry(name, parameters=parameters)
 
 
-def _is_method(call: Any, kind: type) -> bool:
+def _is_method(call: Any, class_: type) -> bool:
     """Return whether a function is defined as a method of a class or of its bases, judging by its name."""
-    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in kind.__mro__}
+    names = {f"{base.__qualname__}.{getattr(call, '__name__', '')}" for base in class_.__mro__}
     return getattr(call, "__qualname__", None) in names

@@ -498,7 +498,7 @@ class TrialRunner:
                     None,
                 )
                 if breaking_case is not None:
-                    note = f"it still breaks with {breaking_case.input.what}"
+                    note = f"it still breaks with {breaking_case.input.description}"
                     findings = replace(findings, noted_difference=note)
         return findings
 
@@ -600,7 +600,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {description(result.raised)}, on {case.input.what}", []
+                return f"raises {description(result.raised)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)

@@ -234,7 +234,7 @@ def _entries_for(kept_entries: KeptEntries, target: Target) -> Iterator[Entry]:
 
 def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
     if kept_entries.effects:
-        return f"The call was not run again: it {kept_entries.effects[0].what}."
+        return f"The call was not run again: it {kept_entries.effects[0].description}."
     if kept_entries.left_out:
         return kept_entries.left_out[0]
     if report.effects:

@@ -20,8 +20,8 @@ from jupyter_graphbreak.experiments.reproducer.objects import variable_name_for
 from jupyter_graphbreak.experiments.reproducer.renaming import expression
 from jupyter_graphbreak.experiments.reproducer.target import CHECK
 from jupyter_graphbreak.experiments.reproducer.writer import Writer
+from jupyter_graphbreak.experiments.trial.call_specs import TensorSpec, state_roots
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, rebuilt_arguments
-from jupyter_graphbreak.experiments.trial.seen_calls import TensorSpec, state_roots
 from jupyter_graphbreak.recording.targets import closure_values
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from jupyter_graphbreak.experiments.reproducer.target import Target
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec
     from jupyter_graphbreak.experiments.trial.entry import Entry
-    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
 
 #: The logs in which PyTorch itself reports a break or a recompile.
 _LOG_NAMES = {"break": "graph_breaks", "recompile": "recompiles"}
@@ -85,13 +85,13 @@ class Script:
 
 
 def script_for(
-    entry: Entry, calls: Sequence[SeenCall], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
+    entry: Entry, calls: Sequence[CallSpec], target: Target, settings: Mapping[str, Any], variant: ScriptVariant
 ) -> Script:
     """Write the script for an entry.
 
     Parameters
     ----------
-    calls : sequence of SeenCall
+    calls : sequence of CallSpec
         The entry's calls; the first one is the call that was copied.
     settings : mapping
         The settings of ``torch._dynamo.config`` that are not the default.
@@ -108,7 +108,7 @@ def script_for(
         modules=_modules(entry),
     )
     call, first_arguments = _plain_call(entry.call)
-    call_text = ast.unparse(writer.value(call))
+    call_text = ast.unparse(writer.expression_of(call))
     if not call_text.isidentifier() and not call_text.replace(".", "").isidentifier():
         name = "model" if isinstance(call, torch.nn.Module) else "function"
         call_text = writer.assign(call, expression(call_text), name)
@@ -129,7 +129,7 @@ def script_for(
         call_lines = [call_lines[0], *_indented("with torch._dynamo.error_on_graph_break(True):", call_lines[1:])]
     if not target.is_logged:
         call_lines.append(_PRINT_BREAK_COUNTS)
-    tree = writer.module(ast.parse("\n".join(call_lines)).body)
+    tree = writer.script(ast.parse("\n".join(call_lines)).body)
     is_random = "torch.rand" in ast.unparse(tree) or ".normal_()" in ast.unparse(tree)
     setup_lines += [_SEED_CALL] if is_random or is_check else []
     end_of_imports = next(
@@ -155,7 +155,7 @@ class _CallText(NamedTuple):
 
 
 def _call_texts(
-    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[SeenCall]
+    writer: Writer, entry: Entry, first_arguments: tuple[Any, ...], calls: Sequence[CallSpec]
 ) -> list[_CallText]:
     """Return the texts of calls, of which the first has the entry's own arguments; without calls, only that text."""
     texts = [_CallText([], _arguments_text(writer, first_arguments, entry.arguments))]
@@ -205,7 +205,7 @@ def _modules(entry: Entry) -> dict[str, torch.nn.Module]:
 
 
 def _function_identity(function: Any) -> list[tuple[str, int, str]]:
-    """Return what identifies a function: the places of its code and of the code of functions in its closure."""
+    """Return the places of a function's code and of the code of functions in its closure, which identify it."""
     codes = [
         code
         for part in (function, *closure_values(function))
@@ -215,8 +215,8 @@ def _function_identity(function: Any) -> list[tuple[str, int, str]]:
 
 
 def _arguments_text(writer: Writer, first_arguments: tuple[Any, ...], arguments: Arguments) -> str:
-    texts = [ast.unparse(writer.value(value)) for value in (*first_arguments, *arguments.args)]
-    texts += [f"{name}={ast.unparse(writer.value(value))}" for name, value in arguments.kwargs.items()]
+    texts = [ast.unparse(writer.expression_of(value)) for value in (*first_arguments, *arguments.args)]
+    texts += [f"{name}={ast.unparse(writer.expression_of(value))}" for name, value in arguments.kwargs.items()]
     return ", ".join(texts)
 
 
@@ -227,7 +227,7 @@ def _name_objects(writer: Writer, arguments: Arguments) -> None:
             writer.bind(value, variable_name_for(type(value).__name__))
 
 
-def _state_changes(writer: Writer, entry: Entry, earlier_call: SeenCall, later_call: SeenCall) -> list[str]:
+def _state_changes(writer: Writer, entry: Entry, earlier_call: CallSpec, later_call: CallSpec) -> list[str]:
     """Return assignments of the numbers, flags and strings that changed between two calls."""
     if earlier_call.state is None or later_call.state is None:
         return []
@@ -256,7 +256,7 @@ def _is_generator(call: Any) -> bool:
 
 def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: ScriptVariant) -> str:
     backend, options = backend_and_options(entry.backend)
-    backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.value(backend))
+    backend_text = repr(backend) if isinstance(backend, str) else ast.unparse(writer.expression_of(backend))
     parts = [call_text]
     if backend_text != "'inductor'":
         parts.append(f"backend={backend_text}")
@@ -267,7 +267,7 @@ def _compiled_expression(writer: Writer, entry: Entry, call_text: str, variant: 
     if entry.guard_filter is not None:
         options = {**options, "guard_filter_fn": entry.guard_filter}
     if options:
-        parts.append(f"options={ast.unparse(writer.value(options))}")
+        parts.append(f"options={ast.unparse(writer.expression_of(options))}")
     return call_text if entry.compiles_itself else f"torch.compile({', '.join(parts)})"
 
 

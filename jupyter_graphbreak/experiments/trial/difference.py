@@ -250,12 +250,13 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, comp
 
 
 def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    for place, (kind, strides) in expected.layouts.items():
+    for place, (class_, strides) in expected.layouts.items():
         actual_layout = actual.layouts.get(place)
         if actual_layout is None:
             continue
-        if actual_layout.kind is not kind:
-            yield Difference("value", f"makes {place} a {actual_layout.kind.__name__} instead of a {kind.__name__}")
+        actual_class = actual_layout.class_
+        if actual_class is not class_:
+            yield Difference("value", f"makes {place} a {actual_class.__name__} instead of a {class_.__name__}")
         elif actual_layout.strides != strides:
             yield Difference("layout", f"makes the strides of {place} {actual_layout.strides} instead of {strides}")
 

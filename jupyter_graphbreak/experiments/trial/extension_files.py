@@ -42,7 +42,7 @@ class _Opener(NamedTuple):
         Whether a string argument may be something other than a path.
     takes_sql : bool
         Whether the first string is an SQL statement.
-    what : str
+    description : str
         The effect of every call, as the rest of a sentence; empty if the effect depends on a path.
     """
 
@@ -53,7 +53,7 @@ class _Opener(NamedTuple):
     kind: EffectKind = "file"
     takes_text: bool = False
     takes_sql: bool = False
-    what: str = ""
+    description: str = ""
 
     def only_reads(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a call with these arguments reads a file without changing it."""
@@ -65,9 +65,9 @@ class _Opener(NamedTuple):
 
 _WRITES, _WRITES_IF_PATH = _Opener(), _Opener(takes_text=True)
 _RUNS_SQL = _Opener(kind="database", takes_sql=True)
-_CHANGES_DATABASE = _Opener(kind="database", what="changes an open database")
-_TRAINS = _Opener(what="writes a trained model")
-_OPENCV_SETTER = _Opener(kind="state", what="changes the settings of OpenCV")
+_CHANGES_DATABASE = _Opener(kind="database", description="changes an open database")
+_TRAINS = _Opener(description="writes a trained model")
+_OPENCV_SETTER = _Opener(kind="state", description="changes the settings of OpenCV")
 _WITH_MODE = _Opener("mode", 1, ("r", "rb"))
 _METHOD_WITH_MODE = _Opener("mode", 2, ("r", "rb"))
 _LMDB = _Opener("readonly", 3, (True,), reads_by_default=False, kind="database")
@@ -300,8 +300,8 @@ def _announce(opener: _Opener, args: tuple[Any, ...], kwargs: dict[str, Any], fr
         if not _READING_SQL.fullmatch(text):
             notify_listeners(opener.kind, f"runs the SQL statement {short_text(text)}", frame)
         return
-    if opener.what:
-        notify_listeners(opener.kind, opener.what, frame)
+    if opener.description:
+        notify_listeners(opener.kind, opener.description, frame)
         return
     if _is_in_memory(kwargs.get("fapl"), args[:1]):
         return

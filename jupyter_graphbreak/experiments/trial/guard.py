@@ -131,9 +131,9 @@ def state_effect(
     changes, calls = list(changes), list(calls)
     imported_functions = functions_by_name(calls) if changes else {}
     for change in changes:
-        place = lines.get(change.what) or find_changing_line(change, own_codes(*calls), imported_functions)
+        place = lines.get(change.description) or find_changing_line(change, own_codes(*calls), imported_functions)
         if place is not None:
-            return ObservedEffect("state", change.what, place)
+            return ObservedEffect("state", change.description, place)
     return None
 
 
@@ -201,5 +201,5 @@ def observed_effects() -> Iterator[RunEffects]:
             yield effects
         finally:
             effects.changes += [
-                change for change in state_before.changes() if not change.what.startswith(COMPILER_CHANGE_PREFIX)
+                change for change in state_before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)
             ]

@@ -57,7 +57,7 @@ _MAX_NAMES = 20
 class Layout(NamedTuple):
     """The class of a tensor, and its strides in dimensions with several elements; none if it is empty or sparse."""
 
-    kind: type
+    class_: type
     strides: tuple[int, ...]
 
 

@@ -101,7 +101,7 @@ def _read(part: StatePart) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        note_if_internal(f"reading what {part.what}", fault)
+        note_if_internal(f"reading what {part.description}", fault)
         return MISSING
 
 
@@ -319,10 +319,10 @@ _GETTERS_AND_SETTERS = (
 def _default_parts() -> Iterator[StatePart]:
     """Yield the defaults and limits for the whole process that functions of modules set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
-    for module, what, getter, setter in _GETTERS_AND_SETTERS:
+    for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
         if hasattr(owner, setter):
-            yield StatePart(what, getattr(owner, getter), getattr(owner, setter), (setter,))
+            yield StatePart(description, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield StatePart("sets how processes start", lambda: processes.get_start_method(allow_none=True),
@@ -551,7 +551,9 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
         raise TrialStoppedError(ObservedEffect("process", WAITS_FOR_THREAD, None))
     if left_locked:
         raise TrialStoppedError(
-            ObservedEffect("state", _LOCK_LEFT_LOCKED.what, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {}))
+            ObservedEffect(
+                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {})
+            )
         )
 
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from jupyter_graphbreak.experiments.trial.arguments import Arguments
+from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, OpaqueSpec, Path, Root, TensorSpec
 from jupyter_graphbreak.experiments.trial.code_hints import default_values
-from jupyter_graphbreak.experiments.trial.seen_calls import ContainerSpec, OpaqueSpec, Path, Root, TensorSpec
 from jupyter_graphbreak.records.attributes import is_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from jupyter_graphbreak.experiments.trial.seen_calls import SeenCall
+    from jupyter_graphbreak.experiments.trial.call_specs import CallSpec
 
 #: Types whose objects are not interchangeable, because each one does something different.
 _CALLABLES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
@@ -42,13 +42,15 @@ class RecordedCall(Protocol):
         """The names of the arguments that were passed by keyword."""
 
 
-def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
+def can_be_rebuilt(call: CallSpec, first: CallSpec) -> bool:
     """Return whether the arguments of a call can be made from its specs and the first call's arguments."""
     for path, spec in call.arguments.items():
         original = first.arguments.get(path)
         if isinstance(spec, OpaqueSpec) and not (isinstance(original, OpaqueSpec) and _can_stand_for(original, spec)):
             return False
-        is_rebuilt = isinstance(spec, ContainerSpec) and issubclass(spec.kind, list | tuple | dict | functools.partial)
+        is_rebuilt = isinstance(spec, ContainerSpec) and issubclass(
+            spec.class_, list | tuple | dict | functools.partial
+        )
         if isinstance(spec, ContainerSpec) and not is_rebuilt and original != spec:
             return False
     return True
@@ -56,7 +58,9 @@ def can_be_rebuilt(call: SeenCall, first: SeenCall) -> bool:
 
 def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
-    return original.kind is spec.kind and (original.identity == spec.identity or not issubclass(spec.kind, _CALLABLES))
+    return original.class_ is spec.class_ and (
+        original.identity == spec.identity or not issubclass(spec.class_, _CALLABLES)
+    )
 
 
 def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
@@ -114,7 +118,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
             case ContainerSpec():
                 return _built_container(spec, path, original, build)
             case OpaqueSpec():
-                if type(original) is not spec.kind:
+                if type(original) is not spec.class_:
                     raise CannotRebuildError(f"{path} is an object that cannot be created again")
                 return original
         return spec
@@ -137,7 +141,7 @@ def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, fir
 
 
 def _built_container(spec: ContainerSpec, path: Path, original: Any, build: Callable[[Path, Any], Any]) -> Any:
-    cls = spec.kind
+    cls = spec.class_
     if cls is functools.partial:
         func, args, keywords = (build(path.into("attribute", key), getattr(original, key, None)) for key in spec.keys)
         return functools.partial(func, *args, **keywords)

@@ -93,7 +93,7 @@ class Reference:
     TrialStoppedError
         If the function has an effect outside its copies on the first input.
     Exception
-        Whatever the function raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
 
     def __init__(self, fn: Any, first: Input) -> None:
@@ -198,7 +198,9 @@ class Reference:
                 with contextlib.suppress(LineLimitError), line_limit() as lines:
                     case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
             except TrialStoppedError as stopped:
-                if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
+                if (
+                    stopped.effect.description != WAITS_FOR_THREAD
+                ):  # as with an endless loop, there is no result to compare
                     raise
             if case is not None and self.has_repeatable_result(case):
                 yield case
@@ -232,15 +234,17 @@ class Reference:
         if self.changed:  # a change may affect only later calls, such as the calls that find a cache full
             yield self._repeated_input("the first input a fourth time", preceding_calls=3)
 
-    def _repeated_input(self, what: str, preceding_calls: int) -> Input:
-        return replace(self.base, example=Example(what, self.base.example.values), preceding_calls=preceding_calls)
+    def _repeated_input(self, description: str, preceding_calls: int) -> Input:
+        return replace(
+            self.base, example=Example(description, self.base.example.values), preceding_calls=preceding_calls
+        )
 
     def _described(self, derived: Input) -> Input:
         """Describe an input that was derived from the base relative to the first input."""
-        what = derived.example.what
+        description = derived.example.what
         for new_size, size in self._shrunk.items():
-            what = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", what)
-        return replace(derived, example=Example(what, derived.example.values), is_smaller=self.base.is_smaller)
+            description = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", description)
+        return replace(derived, example=Example(description, derived.example.values), is_smaller=self.base.is_smaller)
 
     def _reseeded_inputs(self) -> Iterator[Input]:
         values = self.base.example.values

@@ -22,7 +22,7 @@ class StatePart(NamedTuple):
 
     Parameters
     ----------
-    what : str
+    description : str
         The change to the part, worded as the rest of a sentence.
     read, write : callable
         Return the value, and restore it.
@@ -34,7 +34,7 @@ class StatePart(NamedTuple):
         Whether only an assignment changes the part, so that code that only reads it is not the cause.
     """
 
-    what: str
+    description: str
     read: Callable[[], Any]
     write: Callable[[Any], Any]
     names: Collection[str] = ()
@@ -44,13 +44,13 @@ class StatePart(NamedTuple):
     def change(self, before: Any, after: Any) -> StateChange:
         """Return the description of a change to the part."""
         changed_names = before.changed_names(after) if isinstance(before, HandlerAttributes) else ()
-        return StateChange(self.what, frozenset({*self.names, *changed_names}), self.owners, self.is_assigned)
+        return StateChange(self.description, frozenset({*self.names, *changed_names}), self.owners, self.is_assigned)
 
 
 class StateChange(NamedTuple):
     """A change of the state, with the names by which to find the code that makes it."""
 
-    what: str
+    description: str
     names: frozenset[str]
     owners: Collection[str] = ()
     is_assigned: bool = False
@@ -336,7 +336,7 @@ class _LoggerStates(dict[Any, tuple[Any, ...]]):
 
 
 def _is_library_logger(name: str) -> bool:
-    """Return whether a logger's name is that of a library, or begins with it."""
+    """Return whether a logger's name is that of a module of a library."""
     module = sys.modules.get(name.partition(".")[0])
     return module is not None and is_library(getattr(module, "__file__", None) or "")
 

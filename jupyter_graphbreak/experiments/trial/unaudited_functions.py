@@ -477,7 +477,7 @@ def _announcing_path(original: Callable[..., Any], description: str) -> Callable
 
 
 def _load_if_replaceable(name: str) -> None:
-    """Import a module that has functions to replace, before user code can import them."""
+    """If a module has functions to replace, import it and replace them before user code can import them."""
     if (name in _WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
         importlib.import_module(name)
         TRIAL_REPLACEMENTS.extend()

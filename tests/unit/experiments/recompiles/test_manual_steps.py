@@ -17,7 +17,7 @@ from jupyter_graphbreak.experiments.recompiles.manual_steps import (
 )
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
 from jupyter_graphbreak.experiments.recompiles.variations import Number, OtherVariation, Size, Variations
-from jupyter_graphbreak.experiments.trial.seen_calls import Path, Root, TensorSpec
+from jupyter_graphbreak.experiments.trial.call_specs import Path, Root, TensorSpec
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
 from jupyter_graphbreak.views.words.recompilation import failed_guards
 

@@ -10,7 +10,7 @@ import pytest
 from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
-from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
+from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 MARK = CallPreparation(Path(Root("argument", "x")), "mark(NAME, 0)")
 AS_TENSOR = CallPreparation(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)

@@ -106,9 +106,9 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """The kind of a container, with the keys of its items; a set has its length instead."""
+    """The class of a container, with the keys of its items; a set has its length instead."""
 
-    kind: type
+    class_: type
     keys: tuple[Any, ...]
 
 
@@ -119,7 +119,7 @@ class OpaqueSpec:
     Functions with the same code have the same ``identity`` if they close over the same objects and equal plain values.
     """
 
-    kind: type
+    class_: type
     identity: int = field(compare=False)
 
 
@@ -147,8 +147,8 @@ class CallSite(NamedTuple):
 
 
 @dataclass
-class SeenCall:
-    """A call, as far as it was recorded.
+class CallSpec:
+    """A call as specs of its arguments and of the state that it reads.
 
     Parameters
     ----------
@@ -183,11 +183,11 @@ class SeenCall:
         }
 
 
-class SeenCalls:
+class CallHistory:
     """The different calls of all entries of a run, in order."""
 
     def __init__(self) -> None:
-        self._by_key: dict[Any, list[SeenCall]] = {}
+        self._by_key: dict[Any, list[CallSpec]] = {}
         self._signatures: dict[Any, set[Any]] = {}
         self._totals: dict[Any, int] = {}
         #: The entries for which something was compiled after their first call.
@@ -196,7 +196,7 @@ class SeenCalls:
         self._owners: list[Any] = []
         self._kept_bytes = 0
         #: The call that each thread is making.
-        self._current_calls: dict[int, tuple[StartedCall, SeenCall | None]] = {}
+        self._current_calls: dict[int, tuple[StartedCall, CallSpec | None]] = {}
 
     def note_start(self, started: StartedCall) -> None:
         """Remember a call that is about to start."""
@@ -215,38 +215,38 @@ class SeenCalls:
         )
         arguments = spec_arguments(started.call, given_arguments)
         state = spec_state(started.call, given_arguments) if examines_state else None
-        seen_call = SeenCall(arguments, state, None, frozenset(started.kwargs), started.modes)
-        self._current_calls[get_ident()] = started, seen_call
-        signature = started.modes, tuple(seen_call.values.items())
+        call_spec = CallSpec(arguments, state, None, frozenset(started.kwargs), started.modes)
+        self._current_calls[get_ident()] = started, call_spec
+        signature = started.modes, tuple(call_spec.values.items())
         try:
             if signature in self._signatures[key]:
                 return
             self._signatures[key].add(signature)
         except TypeError:  # a key that cannot be hashed
             return
-        self._add_call(key, started, seen_call)
+        self._add_call(key, started, call_spec)
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
         current = self._current_calls.pop(get_ident(), None)
         if current is None:
             return
-        started, seen_call = current
+        started, call_spec = current
         key = key_of(started.call)
         calls = self._by_key[key]
         if self._totals[key] > 1:
             self._recompiled_keys.add(key)
         given_arguments = Arguments(*started.args, **started.kwargs)
-        if seen_call is None:
+        if call_spec is None:
             if len(calls) >= _MAX_COMPILED:
                 return
             arguments = spec_arguments(started.call, given_arguments)
-            seen_call = SeenCall(arguments, None, None, frozenset(started.kwargs), started.modes)
-        if seen_call.state is None:
-            seen_call.state = spec_state(started.call, given_arguments)
-        if not any(seen_call is known_call for known_call in calls):
+            call_spec = CallSpec(arguments, None, None, frozenset(started.kwargs), started.modes)
+        if call_spec.state is None:
+            call_spec.state = spec_state(started.call, given_arguments)
+        if not any(call_spec is known_call for known_call in calls):
             # Keep it even if it looks like an earlier call: it may have changed something that a spec lacks.
-            self._add_call(key, started, seen_call)
+            self._add_call(key, started, call_spec)
 
     def note_end(self) -> None:
         """Forget the call that this thread has made, with its objects."""
@@ -257,7 +257,7 @@ class SeenCalls:
         self._current_calls.clear()
         self._owners.clear()
 
-    def calls_of(self, key: Any) -> list[SeenCall]:
+    def calls_of(self, key: Any) -> list[CallSpec]:
         """Return the different calls of an entry."""
         return list(self._by_key.get(key, ()))
 
@@ -265,7 +265,7 @@ class SeenCalls:
         """Return the number of all calls of an entry."""
         return self._totals.get(key, 0)
 
-    def _add_call(self, key: Any, started: StartedCall, seen_call: SeenCall) -> None:
+    def _add_call(self, key: Any, started: StartedCall, call_spec: CallSpec) -> None:
         tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
         numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
@@ -276,12 +276,12 @@ class SeenCalls:
                     copies[ident] = tensor.detach().clone()
         for path, value in _argument_parts(started):
             if id(value) in numbers:
-                spec = seen_call.arguments[path]
-                seen_call.arguments[path] = dataclasses.replace(
+                spec = call_spec.arguments[path]
+                call_spec.arguments[path] = dataclasses.replace(
                     spec, number=numbers[id(value)], data=copies.get(id(value))
                 )
-        seen_call.site = _site_of(started)
-        self._by_key[key].append(seen_call)
+        call_spec.site = _site_of(started)
+        self._by_key[key].append(call_spec)
 
 
 def key_of(call: Callable[..., Any]) -> Hashable:
@@ -351,7 +351,7 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
 
 
 def spec(value: Any) -> Spec:
-    """Return what to remember of a value: a plain value or enumeration member itself, or else facts about the value."""
+    """Return a plain value or a member of an enumeration itself, or facts about any other value."""
     if (is_instance(value, _PLAIN) and type(value) in _PLAIN) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):

@@ -38,8 +38,10 @@ def _functions_referenced_outside_python() -> list[types.FunctionType]:
     outside_counts = [
         (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
     ]
-    usual = max(Counter(count for count, _ in outside_counts).items(), key=lambda item: item[1], default=(0, 0))[0]
-    return [function for count, function in outside_counts if count > usual]
+    usual_count = max(Counter(count for count, _ in outside_counts).items(), key=lambda item: item[1], default=(0, 0))[
+        0
+    ]
+    return [function for count, function in outside_counts if count > usual_count]
 
 
 def _is_user_function(value: Any) -> bool:

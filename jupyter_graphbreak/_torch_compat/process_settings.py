@@ -55,8 +55,8 @@ _UNAUDITED_OPENING: tuple[tuple[str, str, Literal["file", "network"], str], ...]
 def unaudited_opening_functions() -> list[tuple[Any, str, Literal["file", "network"], str]]:
     """Return the functions that open a file or connection without an audit event: owner, name, kind and a phrase."""
     return [
-        (owner, name, kind, what)
-        for module, dotted, kind, what in _UNAUDITED_OPENING
+        (owner, name, kind, phrase)
+        for module, dotted, kind, phrase in _UNAUDITED_OPENING
         for owner, name in _existing_functions([(module, dotted)])
     ]
 

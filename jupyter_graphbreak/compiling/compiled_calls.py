@@ -191,9 +191,9 @@ class CompiledCalls:
             role = self._role_with(call, args, kwargs)
             if role == "look inside":
                 call = self._with_routed_calls(call)
-        planned = self.plan(call, call, args, kwargs) if role == "compile" else None
+        substitute = self.plan(call, call, args, kwargs) if role == "compile" else None
         self._depth += 1
-        return planned or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
+        return substitute or SubstituteCall(call, args, kwargs, hide_compilation, self._leave_call)
 
     def _with_routed_calls(self, call: Any) -> Any:
         """Return a function or method with its own calls routed, or the callable itself if its source is unknown."""
@@ -224,10 +224,10 @@ class CompiledCalls:
         if reason is not None:
             self._state.reasons_not_compiled.setdefault(type(module).__name__, reason)
             return None
-        planned = self.plan(original, module, args, kwargs)
-        if planned is not None:
+        substitute = self.plan(original, module, args, kwargs)
+        if substitute is not None:
             self._depth += 1
-        return planned
+        return substitute
 
     def plan(
         self, call: Callable[..., Any], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -265,12 +265,12 @@ class CompiledCalls:
         return interposed(function, self._state, functools.partial(self._plan_cell, function))
 
     def _plan_cell(self, function: Callable[[], Any]) -> SubstituteCall | None:
-        planned = self.plan(function, function, (), {})
-        if planned is None:
+        substitute = self.plan(function, function, (), {})
+        if substitute is None:
             return None
         self._depth += 1
         # The magic trims the whole traceback when the error reaches the cell's own frame.
-        return planned._replace(failed=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
+        return substitute._replace(failed=functools.partial(_restore_after_failure, torch.is_grad_enabled()))
 
     def _prepare(self) -> Callable[..., Any] | None:
         """Return the compiled caller, after preparing PyTorch for the first call; ``None`` if preparing fails."""

@@ -288,7 +288,7 @@ def _holds_tensor(value: Any, depth: int = 0) -> bool:
 
 
 def _drives(value: Any) -> bool:
-    """Return whether an object drives computation: an optimizer, a scaler, a loader, a library's trainer.
+    """Return whether an object drives computation, such as an optimizer, a data loader or a library's trainer.
 
     A class with a finalizer also counts.
     """

@@ -33,8 +33,8 @@ _FUTURE_FLAGS = 0x1FF0000
 
 
 def _route(call: Any) -> Any:
-    deciding = active_routes.get(threading.get_ident())
-    return deciding[-1](call) if deciding else call
+    route_functions = active_routes.get(threading.get_ident())
+    return route_functions[-1](call) if route_functions else call
 
 
 #: The function that routed code calls; it returns the replacement for a callable.

@@ -87,7 +87,7 @@ def _capture_with_export(call: Any, first: Arguments, *, strict: bool) -> Progra
     return torch.export.export(module, first.args, first.kwargs or None, strict=strict).module()
 
 
-def captures(backend: str) -> list[tuple[str, Capture]]:
+def capture_functions(backend: str) -> list[tuple[str, Capture]]:
     """Return each front end's name and the function that captures a callable with it.
 
     Parameters
@@ -136,7 +136,7 @@ class Examination:
         self._warnings_in_runs: list[warnings.WarningMessage] = []
         # Strict export compiles a frame of this package.
         codes = [*own_codes(self._subject.call), _as_module(self._subject.call).forward.__code__]
-        with separate_cache(codes), capture_effects() as capturing:
+        with separate_cache(codes), capture_effects() as effects:
             try:
                 program = self._run_first_input(capture, find_cell)
             except TrialStoppedError as stopped:
@@ -145,8 +145,8 @@ class Examination:
             if program is not None:
                 self._run_other_inputs(program, cases)
         eager_warnings = {str(warning.message) for warning in eager.result.effects.warnings}
-        warned = [*capturing.warnings, *self._warnings_in_runs]
-        self._new_warnings = [warning for warning in warned if str(warning.message) not in eager_warnings]
+        warnings_in_capture = [*effects.warnings, *self._warnings_in_runs]
+        self._new_warnings = [warning for warning in warnings_in_capture if str(warning.message) not in eager_warnings]
 
     def _run_first_input(self, capture: Capture, find_cell: FindCell) -> Program | None:
         """Capture the function and run the program with the first input; return the program unless it raises."""
@@ -238,12 +238,12 @@ class Examination:
             if difference(eager.result.state[name], result.state.get(name), compares_values=eager.is_repeatable):
                 self.notes.append(f"does not change {name} as the function does")
 
-    def verdict(self, *, searched: bool) -> Verdict:
+    def verdict(self, *, has_derived_inputs: bool) -> Verdict:
         """Return the verdict on the front end.
 
         Parameters
         ----------
-        searched : bool
+        has_derived_inputs : bool
             Whether the further inputs were derived from the first; a program may then refuse the special ones.
         """
         summary = self.report.summary if self.report is not None else Summary(graphs=1)
@@ -252,12 +252,14 @@ class Examination:
             outcome = "breaks"
         if not summary.graphs:
             outcome = "eager"
-        refusals = next(((other, error) for other, error in self.refusals if not (searched and other.is_special)), None)
+        refusal = next(
+            ((other, error) for other, error in self.refusals if not (has_derived_inputs and other.is_special)), None
+        )
         example, raised, notes = None, self.raised, list(self.notes)
         if self.difference is not None:
             outcome, example = "silently wrong", self.difference[0].example
-        elif refusals is not None:
-            outcome, example, raised = "refuses", refusals[0].example, describe_raised(refusals[1], "program")
+        elif refusal is not None:
+            outcome, example, raised = "refuses", refusal[0].example, describe_raised(refusal[1], "program")
         elif self.refusals:
             special, error = self.refusals[0]
             notes.append(f"refuses {special.example.what}: {type(error).__name__}")
@@ -333,16 +335,16 @@ def compare(
     def note(activity: str, fault: Exception) -> None:
         diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
 
-    remaining = [name for name, _ in captures(backend)]
+    remaining = [name for name, _ in capture_functions(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
         cases = eager.cases(further_inputs)
-        for name, capture in captures(backend):
+        for name, capture in capture_functions(backend):
             require_time()
             with suppress_faults(f"examining {name}", note, reraised=(TrialStoppedError,)):
                 examination = Examination(name, capture, eager, cases, find_cell)
-                verdicts.append(examination.verdict(searched=not further_inputs))
+                verdicts.append(examination.verdict(has_derived_inputs=not further_inputs))
                 if name == "torch.compile":
                     report = examination.report
                 del examination  # frees the copy of the function, the program and its results

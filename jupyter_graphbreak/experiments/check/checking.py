@@ -409,13 +409,13 @@ def _first_divergence(compiled_call: _CompiledCall, correspondence: Corresponden
     _compare_graphs(compiled_call)
     if graphs.wrong_graph is None:
         return None
-    frame = next((frame for frame in correspondence.copy.frames if frame.id == graphs.wrong_graph.frame), None)
+    frame = next((frame for frame in correspondence.copy_report.frames if frame.id == graphs.wrong_graph.frame), None)
     letter = frame.graphs[0] if frame is not None and frame.graphs else None
     graph_id = correspondence.graph(letter)
     if letter is None or graph_id is None:
         return None
     name = graphs.first_wrong_operation()
-    graph = next(graph for graph in correspondence.run.graphs if graph.id == graph_id)
+    graph = next(graph for graph in correspondence.run_report.graphs if graph.id == graph_id)
     op = next((op for op in graph.ops if op.name == name), None)
     return Divergence(graph_id, op.location if op is not None else None, op.name if op is not None else name)
 

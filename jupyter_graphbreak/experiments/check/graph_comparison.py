@@ -200,7 +200,7 @@ def computes_differently(
 
 
 def _leaves_of(inputs: Iterable[Any]) -> Inputs:
-    """Return leaf tensors that share the memory of the inputs."""
+    """Return the inputs of a graph, with leaf tensors that share their memory in place of plain tensors."""
     return [
         item.detach().requires_grad_(item.requires_grad) if type(item) in {torch.Tensor, torch.nn.Parameter} else item
         for item in inputs

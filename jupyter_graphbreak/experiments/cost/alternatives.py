@@ -81,8 +81,8 @@ def measure_alternatives(
 
 def _differing_paths(correspondence: Correspondence) -> list[PathDifference]:
     """Return the path differences of the run that also occur in the entry, those with the most lines first."""
-    keys = {_path_key(path) for path in correspondence.copy.paths if path.lines}
-    paths = [path for path in correspondence.run.paths if path.lines and _path_key(path) in keys]
+    keys = {_path_key(path) for path in correspondence.copy_report.paths if path.lines}
+    paths = [path for path in correspondence.run_report.paths if path.lines and _path_key(path) in keys]
     return sorted(paths, key=lambda path: -len(path.lines))[:_MAX_BRANCHES]
 
 

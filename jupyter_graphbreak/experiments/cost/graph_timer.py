@@ -161,7 +161,7 @@ class GraphTimer:
 
 
 def as_leaves(inputs: list[Any]) -> list[Any]:
-    """Return the inputs of a graph, with leaf tensors that share the memory of the tensors."""
+    """Return the inputs of a graph, with leaf tensors that share their memory in place of the tensors."""
     return [
         value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
         for value in inputs

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The number of consecutive calls. Memory that the first call keeps does not count: it may fill a cache.
 _CALL_COUNT = 6
 #: The ranges of the profile in which a call runs, and in which garbage is collected at the end.
-_CALL, _END = "graphbreak call in a row", "graphbreak end of calls"
+_CALL_RANGE, _END_RANGE = "graphbreak call in a row", "graphbreak end of calls"
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -106,12 +106,12 @@ def _memory_kept_by_calls(variant: Variant, *, backward: bool, collects_old_garb
             first_state: dict[int, weakref.ref[torch.Tensor]] = {}
             for number in range(_CALL_COUNT):
                 require_time()
-                with marked(_CALL), contextlib.nullcontext() if variant.is_compiled else allocations:
+                with marked(_CALL_RANGE), contextlib.nullcontext() if variant.is_compiled else allocations:
                     call()
                     gc.collect(1)  # memory that only a reference cycle keeps alive is not a leak
                 if not number:
                     first_state |= {id(tensor): weakref.ref(tensor) for _, tensor in variant.named_state()}
-            with marked(_END):
+            with marked(_END_RANGE):
                 gc.collect(2 if collects_old_garbage else 1)
             state = [(place, tensor, first_state.get(id(tensor))) for place, tensor in variant.named_state()]
             holder = common_holder(place for place, tensor, ref in state if ref is None or ref() is not tensor)
@@ -142,7 +142,7 @@ def bytes_per_call(activities: Iterable[Activity]) -> int:
     """Return the bytes that a call after the first allocates and does not free, on average; 0 if only some calls do."""
     bytes_by_range: list[int] = []
     for activity in activities:
-        if activity.name in {_CALL, _END}:
+        if activity.name in {_CALL_RANGE, _END_RANGE}:
             bytes_by_range.append(0)
         elif bytes_by_range:
             bytes_by_range[-1] += activity.nbytes

@@ -147,12 +147,12 @@ def _is_close(expected: torch.Tensor, actual: torch.Tensor, eager: torch.Tensor)
     if not expected.dtype.is_floating_point:
         return torch.equal(expected, actual)
     digits = torch.finfo(expected.dtype).eps ** 0.5
-    rounding = digits * _largest(expected)
+    rounding = digits * _largest_magnitude(expected)
     if eager.shape == expected.shape:
-        rounding += _ROUNDING_FACTOR * _largest(expected - eager)
+        rounding += _ROUNDING_FACTOR * _largest_magnitude(expected - eager)
     return torch.allclose(expected, actual, rtol=digits, atol=rounding, equal_nan=True)
 
 
-def _largest(tensor: torch.Tensor) -> float:
+def _largest_magnitude(tensor: torch.Tensor) -> float:
     finite = tensor[tensor.isfinite()]
     return float(finite.abs().max()) if finite.numel() else 0.0

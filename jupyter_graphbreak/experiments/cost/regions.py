@@ -59,7 +59,7 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
     """
     entry, correspondence = steady_state.entry, steady_state.correspondence
     whole_s = correspondence.compile_seconds()
-    timing = correspondence.run.timing
+    timing = correspondence.run_report.timing
     is_warm = (timing.cache_hits or 0) > (timing.cache_misses or 0)  # a start without caches takes much longer
     if whole_s < _MIN_COMPILE_S or is_warm or entry.inner or entry.compiles_itself:
         return None
@@ -80,7 +80,7 @@ def measure_regions(steady_state: SteadyState) -> RegionCost | None:
         if way is not None:
             ways.append(way)
     if ways and ways[-1].way != "whole":
-        frames = [frame for frame in correspondence.run.frames if frame.id in correspondence.frames()]
+        frames = [frame for frame in correspondence.run_report.frames if frame.id in correspondence.frames()]
         compiled_frames = sum(frame.outcome == "compiled" for frame in frames)
         ways.append(
             CompiledWay("whole", whole_s, compiled_frames, sum(len(frame.graphs) for frame in frames), time_ratio=1.0)
@@ -97,7 +97,7 @@ class _CompilationTrial:
         self._entry = entry = steady_state.entry
         self._blocks = blocks
         self._compiled_variant = compiled = steady_state.compiled
-        self._run = steady_state.correspondence.run
+        self._run = steady_state.correspondence.run_report
         # The order in which code draws random numbers depends on how it is compiled.
         self._is_random = compiled.is_random and backend_name(entry.backend) not in {"eager", _RIGHT_BACKEND}
         self._expected_results = (

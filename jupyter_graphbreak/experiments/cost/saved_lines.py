@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     #: The number of a graph, and of a run of the graph.
     _Run = tuple[int, int]
     #: The shape and dtype of a tensor.
-    _Kind = tuple[tuple[int, ...], torch.dtype]
+    _ShapeAndDtype = tuple[tuple[int, ...], torch.dtype]
 
 
 class _SavedPlace(NamedTuple):
@@ -48,10 +48,10 @@ def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> Memory
     for key, nbytes in compiled_bytes.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
         lines[steady_state.locate(stack)] += nbytes
-    unknown = lines.pop(None, 0)
+    bytes_without_line = lines.pop(None, 0)
     eager = {line.location: line.eager_bytes for line in memory.lines}
     compiled_lines = [
-        MemoryLine(place, eager.get(place, 0), lines.get(place, None if unknown else 0))
+        MemoryLine(place, eager.get(place, 0), lines.get(place, None if bytes_without_line else 0))
         for place in dict.fromkeys([*eager, *lines])
         if place is not None
     ]
@@ -70,7 +70,7 @@ class _SavedByRun:
 
     def __init__(self, timer: GraphTimer) -> None:
         self._timer = timer
-        self.tensors: defaultdict[_Run, list[_Kind]] = defaultdict(list)
+        self.tensors: defaultdict[_Run, list[_ShapeAndDtype]] = defaultdict(list)
 
     def key(self, tensor: torch.Tensor) -> _SavedPlace | Stack:
         """Note a saved tensor; return the graph's run and the tensor's number in it, or the stack outside of graphs."""
@@ -91,19 +91,19 @@ def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, 
         expected[number] = compiled.run_in_modes(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
     return {
         _SavedPlace(run, number): tensor.stack
-        for run, seen in saved.tensors.items()
-        for number, tensor in _paired(seen, expected[run[0]] or []).items()
+        for run, saved_kinds in saved.tensors.items()
+        for number, tensor in _paired(saved_kinds, expected[run[0]] or []).items()
     }
 
 
-def _paired(seen: list[_Kind], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
+def _paired(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> dict[int, SavedTensor]:
     """Pair saved tensors with the expected ones, by shape and dtype, in order.
 
     If there are more or fewer tensors of a shape and dtype than expected, they are left out. The overall order may
     differ slightly: PyTorch prefers parameters, and knows them only when it compiles a call.
     """
     places, expected_by_kind = defaultdict(list), defaultdict(list)
-    for place, kind in enumerate(seen):
+    for place, kind in enumerate(saved_kinds):
         places[kind].append(place)
     for saved in expected:
         expected_by_kind[saved.shape, saved.dtype].append(saved)

@@ -125,15 +125,15 @@ class Draft:
         exact_nodes = [node for node in nodes if (self.start_of(node), self.end_of(node)) == given_range]
         if exact_nodes:
             return exact_nodes[-1]
-        ending = [
+        nodes_at_end = [
             node for node in nodes if self.end_of(node) == given_range[1] and self.start_of(node) >= given_range[0]
         ]
-        if ending:
-            return ending[0]
-        containing = [
+        if nodes_at_end:
+            return nodes_at_end[0]
+        nodes_around = [
             node for node in nodes if self.start_of(node) <= given_range[0] and given_range[1] <= self.end_of(node)
         ]
-        return min(containing, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
+        return min(nodes_around, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
 
     def indent_of(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; ``None`` if other code precedes it on its line."""

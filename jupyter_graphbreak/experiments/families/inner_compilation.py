@@ -232,8 +232,8 @@ class _InnerCompilationWriter:
         root = place.partition(".")[0].partition("[")[0]
         if (self._entry.is_module or self._entry.owner) and (is_own or root == self._entry.receiver):
             owner = self._owner_expression()
-            below = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
-            return _joined_expression(owner, below) if owner is not None else None
+            place_in_owner = f"{place}.".removeprefix(f"{self._entry.receiver}.").removesuffix(".")
+            return _joined_expression(owner, place_in_owner) if owner is not None else None
         if root in self._entry.parameters:
             argument = self._argument_for(root)
             return _joined_expression(argument, place[len(root) :]) if argument is not None else None
@@ -296,13 +296,15 @@ class _InnerCompilationWriter:
             if isinstance(node, ast.stmt) and node not in self._deleted_statements and _binds(node, root)
             if draft.enclosing_function(node) is None
         ]
-        here = next(iter(places), None) or self._first_use(root)
+        target_place = next(iter(places), None) or self._first_use(root)
         order = list(self._drafts)
         last_binding = max(bindings, key=lambda binding: (order.index(binding[0]), binding[1].lineno), default=None)
-        if here is not None and (
-            last_binding is None or last_binding[0] != here[0] or last_binding[1].lineno < here[1].lineno
+        if target_place is not None and (
+            last_binding is None
+            or last_binding[0] != target_place[0]
+            or last_binding[1].lineno < target_place[1].lineno
         ):
-            source, statement = here
+            source, statement = target_place
             insertion = self._drafts[source].insertion_before(statement, lines)
         elif last_binding is not None:
             source, statement = last_binding

@@ -22,10 +22,10 @@ _MARKS: dict[str, str] = {
 }
 _ADJECTIVES = {"mark_dynamic": "dynamic", "mark_unbacked": "unbacked", "maybe_mark_dynamic": "possibly dynamic"}
 DYNAMIC_BY_SETTING: dict[str, Any] = {"torch._dynamo.config.assume_static_by_default": False}
-_UNSPECIALIZED = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
-_NO_DUCK_SHAPES = {"torch.fx.experimental._config.use_duck_shape": False}
+_UNSPECIALIZED_SETTINGS = {"torch._dynamo.config.allow_unspec_int_on_nn_module": True}
+_NO_DUCK_SHAPES_SETTINGS = {"torch.fx.experimental._config.use_duck_shape": False}
 #: With varying sizes, inductor may expect convolutions to have inputs in the memory format of the first size.
-_SAME_LAYOUTS = {"torch._inductor.config.layout_optimization": False}
+_SAME_LAYOUT_SETTINGS = {"torch._inductor.config.layout_optimization": False}
 _DYNAMIC_TITLE = "Compile with `dynamic=True`"
 #: The factor by which the recompile limit is raised.
 _LIMIT_FACTOR = 8
@@ -280,11 +280,11 @@ def _setting_candidates(
     variations: Variations, dynamic: RecompileCandidate, circumstances: Circumstances
 ) -> Iterator[RecompileCandidate]:
     if any(number.path.root.kind == "module" and number.is_int for number in variations.numbers):
-        unspecialized = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED)
-        yield unspecialized
-        yield dynamic + unspecialized
+        unspecialized_candidate = setting_candidate("Allow ints of modules to change", _UNSPECIALIZED_SETTINGS)
+        yield unspecialized_candidate
+        yield dynamic + unspecialized_candidate
     if _has_equal_sizes(variations.sizes):
-        yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES)
+        yield dynamic + setting_candidate("Give equal sizes separate symbols", _NO_DUCK_SHAPES_SETTINGS)
     if circumstances.is_limit_worth_raising:
         limit = _LIMIT_FACTOR * circumstances.limit
         yield RecompileCandidate(
@@ -429,7 +429,7 @@ def numbers_left_as_tensors(candidate: RecompileCandidate, owner: str) -> list[s
 
 def with_same_layouts(candidate: RecompileCandidate) -> RecompileCandidate:
     """Return a candidate that also stops inductor from changing memory formats."""
-    return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUTS)
+    return candidate + setting_candidate("Let inductor keep memory formats", _SAME_LAYOUT_SETTINGS)
 
 
 def setting_candidate(title: str, settings: Mapping[str, Any]) -> RecompileCandidate:

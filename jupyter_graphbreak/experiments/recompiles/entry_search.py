@@ -244,11 +244,11 @@ class EntrySearch:
         if source is None:
             return
         program = self._program(source)
-        failed: set[bool] = set()
+        have_tensors_failed = False
         for proposal in propose_precomputed(
             source, self._definition.line, program.texts, readings(self._calls, variations)
         ):
-            if proposal.is_tensor and True in failed:
+            if proposal.is_tensor and have_tensors_failed:
                 continue
             is_dynamic = bool(variations.sizes) or not proposal.is_tensor
             changed, title = dict(proposal.texts), proposal.title
@@ -260,13 +260,13 @@ class EntrySearch:
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            apply = entry_with_change(entry, program, Change(changed, compiles_itself=True))
-            trial = trials.run(candidate, apply)
+            remedy_context = entry_with_change(entry, program, Change(changed, compiles_itself=True))
+            trial = trials.run(candidate, remedy_context)
             self._finished_trials.append((trial, Change(changed)))
             if trial.verdict == "works" and trial.ends_recompiles:
                 return
             if trial.verdict != "another result":  # otherwise the type of the numbers may be the only cause
-                failed.add(proposal.is_tensor)
+                have_tensors_failed |= proposal.is_tensor
 
     def _rewrite_condition(self, line: SpecializingLine, trials: CallTrials) -> None:
         """Try the best change together with a rewritten condition on a size, which keeps both sides in one graph."""
@@ -306,7 +306,7 @@ class EntrySearch:
         """Return a change extended by edits; ``None`` if they overlap with its own edits."""
         originals = {source: self._texts.text(source) for source in [*(e.source for e in edits), *change.texts]}
         own_edits = edits_of(originals, change)
-        if any(one.source == two.source and _overlap(one, two) for one in edits for two in own_edits):
+        if any(one.source == other.source and _overlap(one, other) for one in edits for other in own_edits):
             return None
         texts = {
             source: apply_edits(text, [edit for edit in (*own_edits, *edits) if edit.source == source])

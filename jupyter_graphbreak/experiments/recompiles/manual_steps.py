@@ -405,8 +405,8 @@ def are_recompiles_expected(named_variations: Variations, recompiles: Sequence[R
     guards = [reason.guard for recompile in recompiles for reason in recompile.reasons]
     if guards and all(name_of_varied_function(guard) or changed_settings(guard) == _GRAD_MODE for guard in guards):
         return len(recompiles) < _MAX_EXPECTED_VALUES
-    selecting = {"flag", "none", "requires_grad"}
+    selecting_kinds = {"flag", "none", "requires_grad"}
     return bool(named_variations.others) and all(
-        variation.kind in selecting and len(variation.values) <= _MAX_EXPECTED_VALUES
+        variation.kind in selecting_kinds and len(variation.values) <= _MAX_EXPECTED_VALUES
         for variation in named_variations.others
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Statements before which code can be inserted, and expressions that always evaluate their parts exactly once.
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.If, ast.With)
-_TRANSPARENT = (
+_TRANSPARENT_NODES = (
     ast.Call, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Subscript, ast.keyword,
     ast.Starred, ast.Await, ast.withitem, ast.FormattedValue, ast.JoinedStr,
 )  # fmt: skip
@@ -93,7 +93,7 @@ def with_lines_before(
             splices += [inserted] if inserted is not None else []
             imports = []
         splices += writer.splices
-    return _spliced(text, splices)
+    return _text_with_splices(text, splices)
 
 
 def parse_source(text: str) -> ast.Module | None:
@@ -118,8 +118,8 @@ def _statement_of(path: Sequence[ast.AST]) -> ast.stmt | None:
         return None
     if isinstance(statement, ast.If) and not _is_within(path[-1], statement.test):
         return None
-    between = path[path.index(statement) + 1 : -1]
-    return statement if all(isinstance(part, _TRANSPARENT) for part in between) else None
+    nodes_between = path[path.index(statement) + 1 : -1]
+    return statement if all(isinstance(part, _TRANSPARENT_NODES) for part in nodes_between) else None
 
 
 def module_of(root: Root, site: CallSite) -> str | None:
@@ -203,20 +203,20 @@ class _CallWriter:
         if not self._has_known_arguments:
             return False
         if argument is None and self._unpacked_mapping is not None:
-            return self._write_unpacked(preparation, self._source(self._unpacked_mapping))
+            return self._write_unpacked(preparation, self._text_of(self._unpacked_mapping))
         if argument is None:
             return preparation.optional is not None  # this call leaves it out
         hoisted = self._hoisted_names.get(_start(argument))
         if preparation.assigns and not preparation.path.steps and hoisted is None:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
-            source = self._source(argument)
+            source = self._text_of(argument)
             self._replaced_places.add(_start(argument))
             self.splices.append(_Splice(_start(argument), _end(argument), preparation.value(source)))
             return True
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted_names.get(_start(argument)) or self._source(argument)
+        source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
         self._marks.append(preparation.lines(lambda path: f"{source}{''.join(map(str, path.steps))}"))
         return True
 
@@ -236,7 +236,7 @@ class _CallWriter:
         name = preparation.path.root.name
         if not self._hoist(argument, name):
             return False
-        source = self._hoisted_names.get(_start(argument)) or self._source(argument)
+        source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
         new = self._new_name(f"{name}_tensor")
         self._hoisted_names[_start(argument)] = new
         self._evaluations.append(f"{new} = {preparation.value(source)}")
@@ -245,7 +245,7 @@ class _CallWriter:
         self.splices.append(_Splice(_start(argument), _end(argument), new))
         return True
 
-    def _source(self, node: ast.expr) -> str:
+    def _text_of(self, node: ast.expr) -> str:
         return ast.get_source_segment(self._text, node) or ""
 
     def _hoist(self, argument: ast.expr, name: str) -> bool:
@@ -268,7 +268,7 @@ class _CallWriter:
                 continue
             new = self._new_name(names.get(id(part), name))
             self._hoisted_names[_start(part)] = new
-            self._evaluations.append(f"{new} = {self._source(part)}")
+            self._evaluations.append(f"{new} = {self._text_of(part)}")
             self.splices.append(_Splice(_start(part), _end(part), new))
         return True
 
@@ -396,7 +396,7 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted}\n{indent}")
 
 
-def _spliced(text: str, splices: Iterable[_Splice]) -> str:
+def _text_with_splices(text: str, splices: Iterable[_Splice]) -> str:
     lines = [line.encode() for line in text.split("\n")]
     for splice in sorted(splices, key=lambda splice: splice.start, reverse=True):
         (first, column), (last, end) = splice.start, splice.end
@@ -421,7 +421,7 @@ def with_dynamic(texts: Mapping[str, str], definition: CompiledDefinition, owner
     splices: dict[str, list[_Splice]] = {}
     for source, node in compile_calls(trees, definition, owner):
         splices.setdefault(source, []).append(_with_keyword(texts[source], node))
-    return {source: _spliced(texts[source], changes) for source, changes in splices.items()} or None
+    return {source: _text_with_splices(texts[source], changes) for source, changes in splices.items()} or None
 
 
 def _with_keyword(text: str, node: ast.expr) -> _Splice:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
 #: PyTorch's error if the code makes a constant of a marked size.
-_REFUSED_MARK = "ConstraintViolationError"
+_REFUSED_MARK_ERROR = "ConstraintViolationError"
 #: PyTorch's message about a marked size that the code makes a constant, and the lines of its stacks.
 _SPECIALIZED_MESSAGE = "specialized it to be a constant"
 _STACK_LINE = re.compile(r'File "([^"]+)", line (\d+), in [^\n]*\n([^\n]*)')
@@ -211,8 +211,8 @@ class CallTrials:
         pairs = zip(self._expected_results, self.original.results, strict=True)
         if all(difference.is_acceptable for pair in pairs for difference in differences(*pair)):
             return frozenset()
-        again = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
-        places = (varying_state(*pair) for pair in zip(self._expected_results, again.results, strict=True))
+        repeated_run = replay(self.entry, self.calls, Adjustment(), self.owner, compiles=False)
+        places = (varying_state(*pair) for pair in zip(self._expected_results, repeated_run.results, strict=True))
         return frozenset[str]().union(*places)
 
     @property
@@ -292,7 +292,7 @@ class CallTrials:
                     return f"it raises nothing, but the original raises {error}{_call_suffix(call)}"
                 continue
             if result.raised is not None:
-                is_refused = type(result.raised).__name__ == _REFUSED_MARK
+                is_refused = type(result.raised).__name__ == _REFUSED_MARK_ERROR
                 why = "PyTorch refuses the mark" if is_refused else f"it raises {describe_error(result.raised)}"
                 return f"{why}{_call_suffix(call)}"
             known_differences = {difference.text for difference in differences(expected, original)}
@@ -317,23 +317,23 @@ class CallTrials:
                     )
                 diffs.append(difference)
         texts = list(dict.fromkeys(difference.text for difference in diffs))
-        if (why := self._worse_compilation(replayed, may_have_fewer_frames=removes_breaks)) is not None:
+        if (why := self._why_compilation_is_worse(replayed, may_have_fewer_frames=removes_breaks)) is not None:
             return CandidateTrial(candidate, "another break", why, texts, evidence)
         before, after = self.compilations, evidence.compilations_after or 0
         unseen_before = self.original.frames(self.calls, unseen=True)
-        unseen = evidence.unseen.compilations if evidence.unseen is not None else 0
+        unseen_compilations = evidence.unseen.compilations if evidence.unseen is not None else 0
         later_compilations = sum(count.frames for count in replayed.counts[1:])
         ends_recompiles = later_compilations == 0
         # With a higher limit, Dynamo compiles calls that it refused.
         is_limit_raised = "limit" in candidate.families and after > before
-        if not ends_recompiles and (after, unseen) >= (before, unseen_before) and not is_limit_raised:
+        if not ends_recompiles and (after, unseen_compilations) >= (before, unseen_before) and not is_limit_raised:
             return CandidateTrial(candidate, "break stays", None, texts, evidence)
-        is_partial = unseen > 0 or (not ends_recompiles and after > before)
+        is_partial = unseen_compilations > 0 or (not ends_recompiles and after > before)
         verdict: RemedyVerdict = "works but differs" if texts else "works on what ran" if is_partial else "works"
-        reason = "each new size or value causes a recompile" if unseen else None
+        reason = "each new size or value causes a recompile" if unseen_compilations else None
         return CandidateTrial(candidate, verdict, reason, texts, evidence, ends_recompiles)
 
-    def _worse_compilation(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
+    def _why_compilation_is_worse(self, replayed: ReplayResult, *, may_have_fewer_frames: bool) -> str | None:
         """Return how the changed function compiles worse than the original; ``None`` if it does not."""
         first, original = replayed.counts[0], self.original.counts[0]
         # Not all breaks are counted as such, but each splits a graph.
@@ -365,7 +365,7 @@ class CallTrials:
         return "PyTorch refuses it: the code makes a constant of the size"
 
     def _evidence(self, replayed: ReplayResult) -> Evidence:
-        unseen = sum(call.is_unseen for call in self.calls)
+        unseen_count = sum(call.is_unseen for call in self.calls)
         before, after = self.original.counts[0], replayed.counts[0]
         return Evidence(
             backend=backend_name(self.entry.backend),
@@ -378,7 +378,7 @@ class CallTrials:
             breaks_after=after.breaks,
             compilations_before=self.compilations,
             compilations_after=replayed.frames(self.calls, unseen=False),
-            unseen=UnseenInputs(unseen, replayed.frames(self.calls, unseen=True)) if unseen else None,
+            unseen=UnseenInputs(unseen_count, replayed.frames(self.calls, unseen=True)) if unseen_count else None,
         )
 
 
@@ -425,24 +425,22 @@ def unseen_calls(
     assigned_paths : collection of Path
         The places of the state to assign before each call.
     """
-    lists = [numbers for numbers in variations.lists if numbers.varies_in_length]
+    lists = [number_list for number_list in variations.lists if number_list.varies_in_length]
     numbers = [
-        number
-        for number in variations.numbers
-        if not any(values_by_call.contains(number.path) for values_by_call in lists)
+        number for number in variations.numbers if not any(number_list.contains(number.path) for number_list in lists)
     ]
     axes: list[_Axis] = [*variations.sizes, *numbers, *lists]
     values_by_call = [(call, values) for call in calls if (values := _values_of(call, axes)) is not None]
     known_values = {values for _, values in values_by_call}
     if not axes or len(known_values) < 2:  # noqa: PLR2004
         return []
-    unseen: dict[_Values, RepeatedCall] = {}
-    for new, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
-        if new not in known_values and new not in unseen:
-            unseen[new] = _with_values(call, axes, new, assigned_paths)
-        if len(unseen) == _MAX_UNSEEN:
+    unseen_by_values: dict[_Values, RepeatedCall] = {}
+    for new_values, call in itertools.islice(_extrapolated(values_by_call, axes), _MAX_PAIRS):
+        if new_values not in known_values and new_values not in unseen_by_values:
+            unseen_by_values[new_values] = _with_values(call, axes, new_values, assigned_paths)
+        if len(unseen_by_values) == _MAX_UNSEEN:
             break
-    return list(unseen.values())
+    return list(unseen_by_values.values())
 
 
 def _values_of(call: CallSpec, axes: Sequence[_Axis]) -> _Values | None:
@@ -469,9 +467,9 @@ def _extrapolated(
     pairs = itertools.chain(((other, largest) for other in smaller), itertools.permutations(values_by_call, 2))
     for (_, one), (call, other) in pairs:
         for steps, parts in ((1, 1), (-1, 2), (1, 2), (2, 1)):
-            new = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
-            if (allowed := _values_if_allowed(axes, new)) is not None:
-                yield allowed, call
+            new_values = tuple(b + (b - a) * steps / parts for a, b in zip(one, other, strict=True))
+            if (allowed_values := _values_if_allowed(axes, new_values)) is not None:
+                yield allowed_values, call
 
 
 def calls_around_constants(
@@ -493,10 +491,10 @@ def calls_around_constants(
         for (_, one), (call, other) in itertools.islice(itertools.permutations(values_by_call, 2), _MAX_PAIRS):
             if (step := other[0] - one[0]) == 0:
                 continue
-            new = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
-            if (allowed := _values_if_allowed(axes, new)) is not None:
-                if allowed not in known_values and allowed not in new_calls:
-                    new_calls[allowed] = _with_values(call, axes, allowed, assigned_paths)
+            new_values = tuple(b + (b - a) * (size - other[0]) / step for a, b in zip(one, other, strict=True))
+            if (allowed_values := _values_if_allowed(axes, new_values)) is not None:
+                if allowed_values not in known_values and allowed_values not in new_calls:
+                    new_calls[allowed_values] = _with_values(call, axes, allowed_values, assigned_paths)
                 break
         if len(new_calls) == _MAX_AROUND_CONSTANTS:
             break

@@ -207,12 +207,13 @@ def readings(calls: Sequence[CallSpec], variations: Variations) -> ReadExpressio
     object_paths = {
         part for path, spec in values.items() if isinstance(spec, TensorSpec | OpaqueSpec) for part in _paths_to(path)
     }
-    selecting = [variation for variation in variations.others if variation.kind in {"flag", "text"}]
+    selecting_variations = [variation for variation in variations.others if variation.kind in {"flag", "text"}]
     return ReadExpressions(
         frozenset(str(path) for path in values if path not in object_paths),
         frozenset(str(path) for path, spec in values.items() if isinstance(spec, TensorSpec)),
         frozenset(
-            str(variation) for variation in (*variations.sizes, *variations.numbers, *variations.lists, *selecting)
+            str(variation)
+            for variation in (*variations.sizes, *variations.numbers, *variations.lists, *selecting_variations)
         ),
     )
 
@@ -296,24 +297,24 @@ def _varied_kinds(path: Path, specs: list[TensorSpec]) -> list[OtherVariation]:
 
 
 def _other_variations(path: Path, specs: list[Spec]) -> list[OtherVariation]:
-    distinct: list[Spec] = []
+    distinct_specs: list[Spec] = []
     for spec in specs:
-        if not any(type(spec) is type(earlier) and spec == earlier for earlier in distinct):
-            distinct.append(spec)
+        if not any(type(spec) is type(earlier) and spec == earlier for earlier in distinct_specs):
+            distinct_specs.append(spec)
     is_new_each_time = (
         all(isinstance(spec, OpaqueSpec) for spec in specs) and len({spec.identity for spec in specs}) == len(specs) > 1
     )
-    if len(distinct) == 1 and not is_new_each_time:
+    if len(distinct_specs) == 1 and not is_new_each_time:
         return []
     kind: OtherKind
-    if any(spec is None for spec in distinct):
+    if any(spec is None for spec in distinct_specs):
         kind = "none"
-    elif all(isinstance(spec, bool) for spec in distinct):
+    elif all(isinstance(spec, bool) for spec in distinct_specs):
         kind = "flag"
-    elif all(isinstance(spec, str | enum.Enum) for spec in distinct):
+    elif all(isinstance(spec, str | enum.Enum) for spec in distinct_specs):
         kind = "text"
-    elif all(isinstance(spec, ContainerSpec) for spec in distinct):
+    elif all(isinstance(spec, ContainerSpec) for spec in distinct_specs):
         kind = "length"
     else:
         kind = "kind"
-    return [OtherVariation(path, kind, tuple(distinct))]
+    return [OtherVariation(path, kind, tuple(distinct_specs))]

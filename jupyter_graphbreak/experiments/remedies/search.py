@@ -484,10 +484,13 @@ class Search:
                 if self._is_out_of_time():
                     return None
                 self.on_status(f"{proposal.title} at {_place_text(target)} as well")
-                now_watched = (*watched_conditions, *((result.change, condition) for condition in proposal.conditions))
-                next_result = self._run_trial(change, goals, now_watched)
+                all_conditions = (
+                    *watched_conditions,
+                    *((result.change, condition) for condition in proposal.conditions),
+                )
+                next_result = self._run_trial(change, goals, all_conditions)
                 if _removes_more_breaks(next_result, result, target):
-                    return next_result, proposal, now_watched
+                    return next_result, proposal, all_conditions
                 self._useless_steps.add(key)
         return None
 

@@ -315,7 +315,7 @@ class TrialRunner:
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
+            result = self._trial_result(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
@@ -325,7 +325,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
         has_sides = any(condition.sides for _, condition in watched_conditions)
         reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
-        return self._trial(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
+        return self._trial_result(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
@@ -359,9 +359,9 @@ class TrialRunner:
                 yield subject.call, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._trial(candidate, goals, cases, ran_both_sides=None)
+        return self._trial_result(candidate, goals, cases, ran_both_sides=None)
 
-    def _trial(
+    def _trial_result(
         self,
         candidate: _RunnableChange,
         goals: frozenset[str],
@@ -644,7 +644,7 @@ class TrialRunner:
 
         inner = InnerModules(subject, change.inner_places, compile_here)
         compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
-        forced = backend if change.compiles_itself else None
+        backend_to_force = backend if change.compiles_itself else None
 
         start, time_left = time.monotonic(), seconds_left()
 
@@ -656,7 +656,7 @@ class TrialRunner:
             chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
-            with forced_backend(forced), recorder.record(find_cell) as recording:
+            with forced_backend(backend_to_force), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for case in chosen_cases:
                     if earlier_run is not None and (
@@ -668,22 +668,22 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        raises_anew = results[0].raised is not None and cases[0].expected.raised is None
-        if len(cases) == 1 or raises_anew or not is_promising(first_run):
+        is_newly_raising = results[0].raised is not None and cases[0].expected.raised is None
+        if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted = [case for case in cases[1:] if case.expected.raised is None]
-        later_report, later_files, more_results = run_compiled(accepted, first_run)
+        accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
+        later_report, later_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
             later_report,
             files,
             [*results, *more_results],
             later_files,
-            is_complete=len(more_results) == len(accepted),
+            is_complete=len(more_results) == len(accepted_cases),
         )
-        refused = cases[1 + len(accepted) :]
-        if refused and run.is_complete:  # breaks on inputs that both programs refuse do not matter
-            run = run.with_more_results(run_compiled(refused, run)[2])
+        refused_cases = cases[1 + len(accepted_cases) :]
+        if refused_cases and run.is_complete:  # breaks on inputs that both programs refuse do not matter
+            run = run.with_more_results(run_compiled(refused_cases, run)[2])
         return run
 
 

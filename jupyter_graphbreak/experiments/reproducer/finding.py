@@ -242,8 +242,8 @@ def _why_no_entry(report: Report, kept_entries: KeptEntries) -> str:
     return "No call of a compiled function was kept."
 
 
-def _seconds_since(begun: float) -> float:
-    return round(time.monotonic() - begun, 1)
+def _seconds_since(start: float) -> float:
+    return round(time.monotonic() - start, 1)
 
 
 def script_header(title: str, packages: Iterable[str]) -> str:

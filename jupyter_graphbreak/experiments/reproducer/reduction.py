@@ -163,14 +163,14 @@ def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _copied_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
     """Return a copy of a script, and its node with a number in the order of :func:`ast.walk`."""
-    copied = copy.deepcopy(tree)
-    return copied, next(itertools.islice(ast.walk(copied), number, None))
+    copied_tree = copy.deepcopy(tree)
+    return copied_tree, next(itertools.islice(ast.walk(copied_tree), number, None))
 
 
 def _copied_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
     """Return a copy of a script, and its block with a number in the order of :func:`_blocks`."""
-    copied = copy.deepcopy(tree)
-    return copied, next(itertools.islice(_blocks(copied), number, None))
+    copied_tree = copy.deepcopy(tree)
+    return copied_tree, next(itertools.islice(_blocks(copied_tree), number, None))
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:

@@ -252,7 +252,7 @@ class Writer:
         name = self._reserve_name(value, wanted_name if isinstance(node, ast.Lambda) else node.name)
         self._names.setdefault(id(function), name)
         self._named_objects.append(function)
-        definition = self._resolved(remove_noise(node), function)
+        definition = self._definition_with_script_names(remove_noise(node), function)
         if isinstance(definition, ast.Lambda):
             self._statements.append(ast.Assign([ast.Name(name, ast.Store())], definition, lineno=0))
         else:
@@ -268,7 +268,7 @@ class Writer:
             self._statements += ast.parse(f"{name}.register_fake({ast.unparse(fake_expression)})").body
         return name
 
-    def _resolved(self, node: Any, function: types.FunctionType) -> Any:
+    def _definition_with_script_names(self, node: Any, function: types.FunctionType) -> Any:
         """Define the objects that a function uses, and return its definition with the script's names."""
         scope = dict(function.__globals__)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -545,14 +545,18 @@ class Writer:
                 keywords.append(ast.keyword(parameter.name, self.expression_of(group_values[0], depth + 1)))
         first_argument = self._parameters_expression(groups[0]["params"])
         if len(groups) > 1:
-            common = {name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)}
-            first_argument = ast.List([self._group_expression(group, common, depth) for group in groups], ast.Load())
+            common_options = {
+                name for name in groups[0] if all(is_equal(groups[0][name], group.get(name)) for group in groups)
+            }
+            first_argument = ast.List(
+                [self._group_expression(group, common_options, depth) for group in groups], ast.Load()
+            )
         self._instantiated_classes.add(class_)
         return ast.Call(expression(self.bind(class_, class_.__name__)), [first_argument], keywords)
 
-    def _group_expression(self, group: dict[str, Any], common: set[str], depth: int) -> ast.expr:
+    def _group_expression(self, group: dict[str, Any], common_options: set[str], depth: int) -> ast.expr:
         """Return a group of an optimizer's parameters, with the options in which it differs from the other groups."""
-        options = {name: value for name, value in group.items() if name != "params" and name not in common}
+        options = {name: value for name, value in group.items() if name != "params" and name not in common_options}
         values = [self.expression_of(value, depth + 1) for value in options.values()]
         names: list[ast.expr | None] = [expression(repr(name)) for name in ("params", *options)]
         return ast.Dict(names, [self._parameters_expression(group["params"]), *values])

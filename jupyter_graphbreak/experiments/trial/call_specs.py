@@ -45,10 +45,10 @@ _MAX_BYTES = 1 << 25
 _MAX_DEPTH = 6
 _MAX_VALUES = 2_000
 _MAX_FUNCTIONS = 100
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
+_PLAIN_TYPES = (bool, int, float, str, type(None), torch.dtype, torch.device)
 #: The instructions that look up a global variable, in a function and at the top level of a cell.
-_LOOKUPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-_OPAQUE = (*_PLAIN, enum.Enum, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
+_LOOKUP_INSTRUCTIONS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_OPAQUE_TYPES = (*_PLAIN_TYPES, enum.Enum, type, types.FunctionType, types.MethodType, types.ModuleType, torch.Tensor)
 
 
 class Root(NamedTuple):
@@ -179,7 +179,9 @@ class CallSpec:
     def plain_state(self, paths: Collection[Path]) -> dict[Path, Any]:
         """Return the plain values of the state at some places."""
         return {
-            path: value for path, value in (self.state or {}).items() if path in paths and is_instance(value, _PLAIN)
+            path: value
+            for path, value in (self.state or {}).items()
+            if path in paths and is_instance(value, _PLAIN_TYPES)
         }
 
 
@@ -343,7 +345,7 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
     specs: dict[Path, Spec] = {}
     for root, place in state_roots(call, arguments).items():
         for path, value in parts(place.read(), Path(root), enters_objects=True):
-            if is_instance(value, (*_PLAIN, list, tuple, dict, set, partial)) or _is_dense(value):
+            if is_instance(value, (*_PLAIN_TYPES, list, tuple, dict, set, partial)) or _is_dense(value):
                 specs[path] = spec(value)
         if len(specs) > _MAX_VALUES:
             break
@@ -352,7 +354,7 @@ def spec_state(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spe
 
 def spec(value: Any) -> Spec:
     """Return a plain value or a member of an enumeration itself, or facts about any other value."""
-    if (is_instance(value, _PLAIN) and type(value) in _PLAIN) or is_instance(value, enum.Enum):
+    if (is_instance(value, _PLAIN_TYPES) and type(value) in _PLAIN_TYPES) or is_instance(value, enum.Enum):
         return value
     if _is_dense(value):
         return TensorSpec(tuple(value.shape), value.dtype, value.device, value.requires_grad)
@@ -367,7 +369,7 @@ def spec(value: Any) -> Spec:
 def _identity_of(value: Any) -> int:
     if is_instance(value, types.FunctionType):
         captured = *closure_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()
-        return hash((id(value.__code__), *(part if type(part) in _PLAIN else id(part) for part in captured)))
+        return hash((id(value.__code__), *(part if type(part) in _PLAIN_TYPES else id(part) for part in captured)))
     if is_instance(value, types.MethodType):
         return hash((id(value.__func__), id(value.__self__)))
     return id(value)
@@ -398,7 +400,7 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
         yield path, value
         if len(path.steps) >= _MAX_DEPTH + 4 * enters_objects or id(value) in seen:
             continue
-        if not is_instance(value, _PLAIN):
+        if not is_instance(value, _PLAIN_TYPES):
             seen.add(id(value))
         steps_and_parts = _children(value, enters_objects=enters_objects)
         pending += [(Path(path.root, (*path.steps, step)), part) for step, part in reversed(steps_and_parts)]
@@ -406,7 +408,7 @@ def parts(value: Any, path: Path, *, enters_objects: bool = False) -> Iterator[t
 
 def _children(value: Any, *, enters_objects: bool) -> list[tuple[PathStep, Any]]:
     """Return the parts of a container or an object, with the steps that lead to them."""
-    if is_instance(value, _OPAQUE):
+    if is_instance(value, _OPAQUE_TYPES):
         return []
     if is_instance(value, list | tuple) and not hasattr(value, "_fields"):
         return [(PathStep("item", index), part) for index, part in enumerate(value)]
@@ -449,7 +451,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Na
         root = Root("partial", "fn") if is_instance(owner, partial) else Root("module", "self")
         roots[root] = fixed_place(root.name, owner)
     for name, value in arguments.named(call).items():
-        if not is_instance(value, (*_PLAIN, torch.Tensor)):
+        if not is_instance(value, (*_PLAIN_TYPES, torch.Tensor)):
             # A method of an object that is not a module may be given as a function and its object.
             root = Root("module", "self") if name == "self" else Root("argument", name)
             roots[root] = fixed_place(name, value)
@@ -475,7 +477,7 @@ def state_roots(call: Callable[..., Any], arguments: Arguments) -> dict[Root, Na
 @lru_cache(maxsize=1000)
 def _global_names(code: types.CodeType) -> frozenset[str]:
     """Return the names of the variables that code looks up globally; names of attributes are not among them."""
-    return frozenset(global_names(code, _LOOKUPS))
+    return frozenset(global_names(code, _LOOKUP_INSTRUCTIONS))
 
 
 def _has_content(cell: types.CellType) -> bool:
@@ -526,7 +528,7 @@ def _site_of(started: StartedCall) -> CallSite | None:
         for root, place in roots.items()
         if root.kind in {"global", "closure"}
         and visible_names.get(root.name) is place.read()
-        and (root.kind == "closure" or not is_instance(place.read(), _PLAIN) or _is_global_of(frame, root))
+        and (root.kind == "closure" or not is_instance(place.read(), _PLAIN_TYPES) or _is_global_of(frame, root))
     }
     read_modules = {root.scope for root in roots if root.kind == "global"}
     modules = {

@@ -417,17 +417,21 @@ class _Copier:
         return self._digests[digest_key].detach()
 
     def _copy_elements(self, value: torch.Tensor) -> torch.Tensor:
-        detached = value.detach()
-        storage = _storage(detached)
+        detached_tensor = value.detach()
+        storage = _storage(detached_tensor)
         if storage is None:
             with torch.inference_mode(value.is_inference()):
-                return detached.clone()
+                return detached_tensor.clone()
         key = memory_key(storage)
         if key not in self._memo:
-            provided = self._memory_provider.copy_of(value, storage) if self._memory_provider is not None else None
-            self._memo[key] = storage.clone() if provided is None else provided
+            provided_storage = (
+                self._memory_provider.copy_of(value, storage) if self._memory_provider is not None else None
+            )
+            self._memo[key] = storage.clone() if provided_storage is None else provided_storage
         result = torch.empty(0, dtype=value.dtype, device=value.device)
-        return result.set_(self._memo[key], detached.storage_offset(), detached.size(), detached.stride())
+        return result.set_(
+            self._memo[key], detached_tensor.storage_offset(), detached_tensor.size(), detached_tensor.stride()
+        )
 
     @contextlib.contextmanager
     def _patched_deepcopy(self) -> Iterator[None]:

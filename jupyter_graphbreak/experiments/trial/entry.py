@@ -262,8 +262,8 @@ class KeptEntries:
         """
         return next((self._calls_with_nan.get(key) for kept_entry, key in self._keys if kept_entry is entry), None)
 
-    def _record_state_changes(self, ended: list[tuple[int, Entry, ProcessState]]) -> None:
-        for _, entry, before in ended:
+    def _record_state_changes(self, ended_calls: list[tuple[int, Entry, ProcessState]]) -> None:
+        for _, entry, before in ended_calls:
             # An entry is copied while Dynamo converts it, when our own compiler settings are active.
             changes = [
                 change for change in before.changes() if not change.description.startswith(COMPILER_CHANGE_PREFIX)

@@ -110,18 +110,18 @@ class Memory:
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
-    def restore(self, only: Container[Any] | None = None) -> None:
+    def restore(self, keys: Container[Any] | None = None) -> None:
         """Undo the changes of runs, and give the memory that they have freed back to the system.
 
         Parameters
         ----------
-        only : container
+        keys : container
             The keys of the memory to restore; by default all memory.
         """
         if self._blocks:
             _release_free_memory()
         for block in self._blocks:
-            if only is not None and memory_key(block.work) not in only:
+            if keys is not None and memory_key(block.work) not in keys:
                 continue
             if not block.is_unchanged():
                 if block.work.nbytes() != block.before.nbytes():

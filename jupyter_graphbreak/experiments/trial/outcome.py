@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 #: An input for which the function runs more lines is skipped: the function may loop forever.
 _MAX_LINES = 20_000
 #: The instructions that begin an iteration of a loop over an iterator; such a loop usually ends.
-_ITERATIONS = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
+_ITERATION_OPCODES = {dis.opmap["FOR_ITER"], dis.opmap["SEND"]}
 #: The maximum number of recorded places for an alias.
 _MAX_NAMES = 20
 
@@ -373,7 +373,7 @@ def _loops_within_a_line(code: types.CodeType) -> bool:
         if instruction.positions is not None:
             line = instruction.positions.lineno or line
         lines[instruction.offset] = line
-        is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATIONS
+        is_loop = "JUMP_BACKWARD" in instruction.opname and code.co_code[instruction.argval] not in _ITERATION_OPCODES
         if is_loop and lines.get(instruction.argval) == line:
             return True
     return False

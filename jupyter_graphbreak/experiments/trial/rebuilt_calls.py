@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.call_specs import CallSpec
 
 #: Types whose objects are not interchangeable, because each one does something different.
-_CALLABLES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
+_CALLABLE_TYPES = types.FunctionType | types.BuiltinFunctionType | types.MethodType | type
 
 
 class CannotRebuildError(Exception):
@@ -59,7 +59,7 @@ def can_be_rebuilt(call: CallSpec, first: CallSpec) -> bool:
 def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     """Return whether an object of the first call can be passed again in place of one of a later call."""
     return original.class_ is spec.class_ and (
-        original.identity == spec.identity or not issubclass(spec.class_, _CALLABLES)
+        original.identity == spec.identity or not issubclass(spec.class_, _CALLABLE_TYPES)
     )
 
 

@@ -316,9 +316,9 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
 def shrinkable_sizes(first: Arguments) -> list[int]:
     """Return the sizes of dimensions that may be shrunk, those of first dimensions, such as batches, first."""
     tensors = tensors_in(first.values())
-    leading = [tensor.shape[0] for tensor in tensors if tensor.dim()]
-    inner = [size for tensor in tensors for size in tensor.shape[1:]]
-    return [size for size in dict.fromkeys([*leading, *inner]) if size >= _MIN_SHRINKABLE]
+    first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
+    other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
+    return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
 def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
@@ -328,11 +328,11 @@ def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     them. No other dimension has the new size.
     """
     tensors = tensors_in(first.values())
-    highest = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
-    least = max([_MIN_SIZE, *(index + 1 for index in highest if index < size)])
+    largest_indices = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
+    smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
-    fewest = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
-    has_other_size = fewest < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
-    for new in (fewest, _DIVISIBLE_SIZE) if has_other_size else (fewest,):
+    unused_size = next(number for number in range(smallest_size, smallest_size + len(sizes) + 1) if number not in sizes)
+    has_other_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
+    for new in (unused_size, _DIVISIBLE_SIZE) if has_other_size else (unused_size,):
         if 2 * new <= size:
             yield map_tensors(first, functools.partial(resize, size=size, new_size=new)), new

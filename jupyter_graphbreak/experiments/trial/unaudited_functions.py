@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 #: Functions whose effects have no audit event, by module and name.
-_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
+_FUNCTIONS_WITHOUT_EVENT: dict[str, dict[str, tuple[EffectKind, str]]] = {
     "os": {
         **dict.fromkeys(("write", "pwrite", "writev", "pwritev"), ("file", "writes to an open file")),
         **dict.fromkeys(("sendfile", "splice", "copy_file_range"), ("file", "writes to an open file")),
@@ -294,8 +294,8 @@ def _refusable_functions() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 def _functions_without_event() -> Iterator[tuple[Any, str, EffectKind, str]]:
-    """Yield the functions of :data:`_WITHOUT_EVENT` whose modules are loaded."""
-    for module, functions in _WITHOUT_EVENT.items():
+    """Yield the functions of :data:`_FUNCTIONS_WITHOUT_EVENT` whose modules are loaded."""
+    for module, functions in _FUNCTIONS_WITHOUT_EVENT.items():
         owner: Any = sys.modules.get(module)
         if module == "sys.monitoring":  # new in Python 3.12
             owner = getattr(sys, "monitoring", None)
@@ -478,7 +478,7 @@ def _announcing_path(original: Callable[..., Any], description: str) -> Callable
 
 def _load_if_replaceable(name: str) -> None:
     """If a module has functions to replace, import it and replace them before user code can import them."""
-    if (name in _WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
+    if (name in _FUNCTIONS_WITHOUT_EVENT or name in extension_files.MODULES) and name not in sys.modules:
         importlib.import_module(name)
         TRIAL_REPLACEMENTS.extend()
 

@@ -192,9 +192,9 @@ class UncopiedCode:
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
                     functions.append((item, names))
-        destructible = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
+        classes_with_destructor = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
         self._destructor_effect = next(
-            (effect for cls in destructible for effect in _effects_of_destructor(cls, user_functions)), None
+            (effect for cls in classes_with_destructor for effect in _effects_of_destructor(cls, user_functions)), None
         )
         swapped_in_modules = self._swap_modules(modules)
         if assigns_attributes:

@@ -126,7 +126,7 @@ def values_of_entry(
     origins = [(graph_operation(origin.key), origin) for origin in recorded.origins.values()]
     eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
     origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
-    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run, lines)
+    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run_report, lines)
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -206,7 +206,7 @@ def _compiled_counts(entry: Entry) -> NonFiniteCounts:
 
 def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
     """Return the operations of the graphs, as the report of the run has them."""
-    graphs_of_run = {graph.id: graph for graph in correspondence.run.graphs}
+    graphs_of_run = {graph.id: graph for graph in correspondence.run_report.graphs}
     operations = {}
     for graph in report.graphs:
         graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")

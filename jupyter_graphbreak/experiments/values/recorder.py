@@ -91,8 +91,10 @@ class ValueRecorder:
             Whether the program itself writes NaN or infinity in the arguments, such as ``-inf`` for a mask.
         """
         inputs = list(_tensors(arguments))
-        present = self._flags(inputs)
-        before = NonfiniteFlags(present.has_nan or written_flags.has_nan, present.has_inf or written_flags.has_inf)
+        input_flags = self._flags(inputs)
+        before = NonfiniteFlags(
+            input_flags.has_nan or written_flags.has_nan, input_flags.has_inf or written_flags.has_inf
+        )
         for tensor in inputs:
             if tensor.grad_fn is not None:
                 self._functions.add(tensor.grad_fn)
@@ -180,17 +182,17 @@ class ValueRecorder:
             cached = self._kept_flags.get(id(tensor))
             version = in_place_change_count(tensor)
             if cached is not None and cached[0]() is tensor and cached[1] == version:
-                presence = cached[2]
+                flags = cached[2]
             else:
-                presence = nonfinite_flags(tensor)
-                self._keep_flags(tensor, presence)
-            nan, inf = nan or presence.has_nan, inf or presence.has_inf
+                flags = nonfinite_flags(tensor)
+                self._keep_flags(tensor, flags)
+            nan, inf = nan or flags.has_nan, inf or flags.has_inf
         return NonfiniteFlags(nan, inf)
 
-    def _keep_flags(self, tensor: torch.Tensor, presence: NonfiniteFlags) -> None:
+    def _keep_flags(self, tensor: torch.Tensor, flags: NonfiniteFlags) -> None:
         version = in_place_change_count(tensor)
         if version is not None:
-            self._kept_flags[id(tensor)] = weakref.ref(tensor), version, presence
+            self._kept_flags[id(tensor)] = weakref.ref(tensor), version, flags
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -313,8 +315,10 @@ def _written_nonfinite_flags(arguments: Any) -> NonfiniteFlags:
         case float():
             return NonfiniteFlags(math.isnan(arguments), math.isinf(arguments))
         case list() | tuple():
-            presences = [_written_nonfinite_flags(item) for item in arguments]
-            return NonfiniteFlags(any(part.has_nan for part in presences), any(part.has_inf for part in presences))
+            flags_of_items = [_written_nonfinite_flags(item) for item in arguments]
+            return NonfiniteFlags(
+                any(part.has_nan for part in flags_of_items), any(part.has_inf for part in flags_of_items)
+            )
         case dict():
             return _written_nonfinite_flags(list(arguments.values()))
     return ALL_FINITE

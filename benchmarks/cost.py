@@ -24,7 +24,7 @@ from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words.cost import cost_verdicts, coverage_sentences
 
 if TYPE_CHECKING:
-    from jupyter_graphbreak.experiments.cost.entry_cost import Remedied
+    from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.report.cost import Spread
 
 #: Microseconds that each break of ``three_waits`` takes.
@@ -120,11 +120,11 @@ def measure_bart(backend: str, budget: Budget) -> None:
             decoder.layerdrop = 0.0
         return Entry(f"BART, {kind}", None, model, Arguments(input_ids=ids, labels=ids), backend)
 
-    def remedied(kind: str) -> Remedied:
+    def remedied(kind: str) -> RemedyContext:
         return lambda: contextlib.nullcontext(made[kind])
 
     made = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
-    others: dict[tuple[str, ...], Remedied] = {(kind,): remedied(kind) for kind in made if kind != "as it is"}
+    others: dict[tuple[str, ...], RemedyContext] = {(kind,): remedied(kind) for kind in made if kind != "as it is"}
     found = measure_entry(made["as it is"], others, budget=budget)
     cost, summary = found.cost, found.report.summary
     print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")

@@ -89,7 +89,7 @@ def compiled_callable(value: Any) -> Any:
         return None
 
 
-def given_backend(backend: Any) -> tuple[Any, dict[str, Any]]:
+def backend_and_options(backend: Any) -> tuple[Any, dict[str, Any]]:
     """Return a backend as it was given to ``torch.compile``: its name or its function, and its options."""
     if isinstance(backend, str):
         return backend, {}
@@ -243,7 +243,7 @@ def is_known_code(code: CodeType) -> bool:
     return code in importlib.import_module("torch._dynamo.convert_frame").input_codes
 
 
-def mark_of_known_code(code: CodeType) -> ref[Any] | None:
+def state_of_known_code(code: CodeType) -> ref[Any] | None:
     """Return a weak reference to Dynamo's state for a known code object; the state is gone after Dynamo is reset.
 
     The state is the callback of Dynamo's own reference to the code object. Only a weak reference to it is returned,

@@ -89,12 +89,12 @@ def break_at_live_generators() -> Iterator[None]:
 @contextlib.contextmanager
 def _preserved_warn_once() -> Iterator[None]:
     """Keep PyTorch's once-per-process warnings for when the operations run: tracing does not use them up."""
-    always = torch.is_warn_always_enabled()
+    was_always = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     try:
         yield
     finally:
-        torch.set_warn_always(always)
+        torch.set_warn_always(was_always)
 
 
 @contextlib.contextmanager
@@ -133,12 +133,12 @@ def readable_new_globals() -> Iterator[bool]:
         for tracer in tracers:
             original = vars(tracer).get("_load_global") if tracer is not None else None
             if original is not None:
-                stack.enter_context(patched_on_thread(tracer, "_load_global", _load_new_globals(original)))
+                stack.enter_context(patched_on_thread(tracer, "_load_global", _wrap_load_global(original)))
                 possible = True
         yield possible
 
 
-def _load_new_globals(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_load_global(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def _load_global(self: Any, inst: Any, *args: Any, **kwargs: Any) -> Any:
         stored = None

@@ -105,7 +105,7 @@ class TraceableCallables:
             needs_frame = not hasattr(target, "__code__") or _is_skipped(target)
             if not needs_frame:
                 self._compile_always(call.__code__)
-        template = _frame_code()
+        template = _wrapper_code_template()
         code = template.replace(co_varnames=template.co_varnames) if needs_frame else None
         with contextlib.suppress(TypeError):  # no weak reference is possible: repeat this for each call
             entry = weakref.ref(anchor, functools.partial(self._forget, id(anchor))), code
@@ -134,14 +134,15 @@ def _external_utils() -> types.ModuleType:
 
 
 @functools.cache
-def _frame_code() -> types.CodeType:
+def _wrapper_code_template() -> types.CodeType:
+    """Return the code of the wrapper that ``torch.compile`` puts around a callable whose frame Dynamo skips."""
     code: types.CodeType = _external_utils().wrap_inline(lambda: None).__code__
     return code
 
 
 def _is_frame_for(call: Any) -> bool:
     code = getattr(call, "__code__", None)
-    return code is not None and code.co_filename == _frame_code().co_filename and code.co_freevars == ("fn",)
+    return code is not None and code.co_filename == _wrapper_code_template().co_filename and code.co_freevars == ("fn",)
 
 
 def compile_caller(options: dict[str, Any]) -> Callable[..., Any]:

@@ -95,21 +95,25 @@ def _reading_copied_globals() -> contextlib.AbstractContextManager[None]:
     return redirected_on_thread(owner, name, plan)
 
 
-def own_backend(like: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a backend that behaves like a given one but has no compiled code in Dynamo's cache.
+def own_backend(imitated_backend: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a backend that behaves like another one but has no compiled code in Dynamo's cache.
 
     Parameters
     ----------
-    like : str or callable
-        The given backend, or its name.
+    imitated_backend : str or callable
+        The backend, or its name.
     """
     registry = importlib.import_module("torch._dynamo.backends.registry")
-    compiler = registry.lookup_backend(like) if isinstance(like, str) else like
+    compiler = registry.lookup_backend(imitated_backend) if isinstance(imitated_backend, str) else imitated_backend
 
     def backend(*args: Any, **kwargs: Any) -> Any:
         return compiler(*args, **kwargs)
 
-    backend.__name__ = like if isinstance(like, str) else getattr(like, "__name__", type(like).__name__)
+    backend.__name__ = (
+        imitated_backend
+        if isinstance(imitated_backend, str)
+        else getattr(imitated_backend, "__name__", type(imitated_backend).__name__)
+    )
     return backend
 
 
@@ -290,16 +294,16 @@ def forgotten_backends() -> Iterator[None]:
         yield
         return
     cached_before = frozenset(cached_backends)
-    added: set[int] = set()
+    added_ids: set[int] = set()
 
     def collect(_: None, context: Any, *__: Any, **___: Any) -> None:
-        added.add(id(module.innermost_backend(context.callback)))
+        added_ids.add(id(module.innermost_backend(context.callback)))
 
     try:
         with observed_on_thread(context_class, "__init__", collect):
             yield
     finally:
-        for number in added - cached_before:
+        for number in added_ids - cached_before:
             cached_backends.pop(number, None)
 
 
@@ -366,9 +370,9 @@ def restored_counters() -> Iterator[None]:
             yield
         finally:
             for name, counter in counters.items():
-                added = counter - at_start.get(name, Counter())
-                if added:
-                    restored.setdefault(name, Counter()).update(added)
+                added_ids = counter - at_start.get(name, Counter())
+                if added_ids:
+                    restored.setdefault(name, Counter()).update(added_ids)
 
     try:
         with while_converting(keep_other_threads, includes_other_threads=True):
@@ -386,16 +390,16 @@ def _restored_frame_counts() -> Iterator[None]:
     if counter is None or not hasattr(module, "get_compile_id"):  # not in this PyTorch
         yield
         return
-    added: Counter[Any] = Counter()
+    added_ids: Counter[Any] = Counter()
 
     def count(compile_id: Any, *_: Any, **__: Any) -> None:
-        added[compile_id.frame_id] += 1
+        added_ids[compile_id.frame_id] += 1
 
     try:
         with observed_on_thread(module, "get_compile_id", count):
             yield
     finally:
-        counter.subtract(added)
+        counter.subtract(added_ids)
 
 
 def _invalidate(entry: Any) -> None:

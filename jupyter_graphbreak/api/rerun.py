@@ -151,7 +151,7 @@ class Rerun:
                 find_cell=self._find_cell,
                 on_status=self._on_status,
                 compile_text=options.get("compile_text", compile_file),
-                without_breaks=self._found.entries_with_remedies,
+                break_remedy_contexts=self._found.remedy_contexts,
             )
             report = self._found_for_recompiles.report
         return self._update(report)
@@ -175,10 +175,10 @@ class Rerun:
             self._on_status(f"{entry.function}: running repeatedly on copies")
             with entry.set_up(), self._noting_failures(f"Measuring {entry.function}", entry), limit_time(end):
                 results = [result for result in (self._found, self._found_for_recompiles) if result is not None]
-                remedied = {
-                    ids: apply for result in results for ids, apply in result.entries_with_remedies(entry).items()
+                contexts = {
+                    ids: context for result in results for ids, context in result.remedy_contexts(entry).items()
                 }
-                measured = measure_entry(entry, remedied, self.report, end=latest_start, find_cell=self._find_cell)
+                measured = measure_entry(entry, contexts, self.report, end=latest_start, find_cell=self._find_cell)
                 costs.append(replace(measured.cost, in_run=self._warm.spread_of(entry.callable_id)))
                 starts.append(measured.startup)
         if costs:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 #: Folders whose frames only run compiled code, and the beginning of the file name of a graph's code.
-_CARRIER_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
+_MACHINERY_FOLDERS = (str(Path(inspect.getfile(torch)).parent / "_dynamo") + os.sep, OWN_FOLDER)
 _GRAPH_FILE_PREFIX = "<eval_with_key>"
 #: The folder of the code that calls a graph of Inductor or AOTAutograd.
 _GRAPH_CALLER_FOLDER = str(Path(inspect.getfile(torch)).parent / "_functorch") + os.sep
@@ -41,11 +41,11 @@ def hide_compiler(error: BaseException) -> None:
     error : BaseException
         The error, while it is handled in the frame that called the program's compiled code.
     """
-    for chained in _chained_errors(error):
-        entries = list(_traceback_entries(chained.__traceback__))
-        if any(_is_carrier(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
+    for chained_error in _chained_errors(error):
+        entries = list(_traceback_entries(chained_error.__traceback__))
+        if any(_is_machinery(entry) or is_resume(entry.tb_frame.f_code.co_name) for entry in entries):
             try:
-                chained.__traceback__ = _relinked([*_without_carriers(_with_lines_of_graphs(entries))])
+                chained_error.__traceback__ = _relinked([*_without_machinery(_with_lines_of_graphs(entries))])
             except Exception as fault:  # noqa: BLE001 - the traceback is still usable
                 report_to_run("hiding the frames of the compiler", fault)
 
@@ -75,7 +75,7 @@ def self_test_hiding() -> None:
         types.FunctionType(function, scope)(None)
     except AttributeError as error:
         failed_assertion(RuntimeError().with_traceback(error.__traceback__))
-        entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
+        entries = list(_without_machinery(_with_lines_of_graphs(list(_traceback_entries(error.__traceback__)))))
         names = [entry.tb_frame.f_code.co_name for entry in _traceback_entries(_relinked(entries))]
         if names[-1] != function.co_name:
             raise AssertionError(f"the frames of the compiler cannot be hidden: {names}") from None
@@ -115,13 +115,13 @@ def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.Trac
     replaced: list[types.TracebackType] = []
     for entry in entries:
         places = places_in_graph(entry.tb_frame, entry.tb_lineno)
-        caller = next((index for index in range(len(replaced) - 1, -1, -1) if not _is_carrier(replaced[index])), None)
+        caller = next((index for index in range(len(replaced) - 1, -1, -1) if not _is_machinery(replaced[index])), None)
         if places and caller is not None:
-            calling = replaced[caller]
+            caller_code = replaced[caller]
             (_, line, _), *inlined = places
-            stand_ins = [_entry_at_line(calling, name, filename, line) for filename, line, name in inlined]
+            stand_ins = [_entry_at_line(caller_code, name, filename, line) for filename, line, name in inlined]
             replaced[caller:] = [
-                types.TracebackType(None, calling.tb_frame, _NO_INSTRUCTION, line),
+                types.TracebackType(None, caller_code.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
             ]
         replaced.append(entry)
@@ -175,23 +175,23 @@ def trim_error(error: BaseException) -> None:
     if error.__traceback__ is None:
         return
     filename = error.__traceback__.tb_frame.f_code.co_filename
-    for chained in _chained_errors(error):
-        chained.__traceback__ = _trimmed(chained.__traceback__, filename)
+    for chained_error in _chained_errors(error):
+        chained_error.__traceback__ = _trimmed(chained_error.__traceback__, filename)
 
 
 def _chained_errors(error: BaseException) -> Iterator[BaseException]:
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
-        chained = pending.pop()
-        if chained is not None and id(chained) not in seen:
-            seen.add(id(chained))
-            yield chained
-            pending += [chained.__cause__, chained.__context__]
+        chained_error = pending.pop()
+        if chained_error is not None and id(chained_error) not in seen:
+            seen.add(id(chained_error))
+            yield chained_error
+            pending += [chained_error.__cause__, chained_error.__context__]
 
 
 def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.TracebackType | None:
-    entries = list(_without_carriers(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
+    entries = list(_without_machinery(_with_lines_of_graphs(list(_traceback_entries(traceback)))))
     first = next((i for i, entry in enumerate(entries) if _is_cell(entry, filename)), None)
     if first is None:
         return traceback  # raised elsewhere, and chained to an error of the cell
@@ -218,29 +218,32 @@ def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.
         traceback = traceback.tb_next
 
 
-def _without_carriers(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
+def _without_machinery(entries: list[types.TracebackType]) -> Iterator[types.TracebackType]:
     for entry, following in itertools.zip_longest(entries, entries[1:]):
         code = entry.tb_frame.f_code
-        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (following is None or not _is_carrier(following))
-        if is_disabled_call or not _is_carrier(entry):
+        is_disabled_call = code.co_qualname == _DISABLING_WRAPPER and (
+            following is None or not _is_machinery(following)
+        )
+        if is_disabled_call or not _is_machinery(entry):
             yield entry
 
 
-def _is_carrier(entry: types.TracebackType) -> bool:
-    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_CARRIER_FOLDERS))
+def _is_machinery(entry: types.TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith((_GRAPH_FILE_PREFIX, *_MACHINERY_FOLDERS))
 
 
 def _is_cell(entry: types.TracebackType, filename: str) -> bool:
-    """Return whether an entry is the function of the cell, or a resume function of it."""
+    """Return whether an entry is in the function of the cell, or in a resume function of it."""
     code = entry.tb_frame.f_code
     is_function = is_resume(code.co_name) or bool(code.co_flags & inspect.CO_NEWLOCALS)
     return code.co_filename == filename and original_name(code.co_name) == "<module>" and is_function
 
 
 def _resumes(entry: types.TracebackType, caller: types.TracebackType) -> bool:
-    code, calling = entry.tb_frame.f_code, caller.tb_frame.f_code
+    code, caller_code = entry.tb_frame.f_code, caller.tb_frame.f_code
     is_same_function = (
-        original_name(code.co_name) == original_name(calling.co_name) and code.co_filename == calling.co_filename
+        original_name(code.co_name) == original_name(caller_code.co_name)
+        and code.co_filename == caller_code.co_filename
     )
     return is_resume(code.co_name) and is_same_function
 

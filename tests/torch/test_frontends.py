@@ -423,9 +423,9 @@ def test_copied_calls_share_the_unchanged_memory_of_their_arguments() -> None:
 
     net, x = torch.nn.Linear(512, 512), torch.ones(1, 512)
     copied = frontends.copy_for_comparison(loss, Arguments(net, x), [])
-    (twin,), (inputs,) = copied.twins, copied.inputs
-    assert twin.original() is net.weight
-    assert inputs.args[0].weight.data_ptr() == twin.kept.data_ptr()
+    (storage_copy,), (inputs,) = copied.storage_copies, copied.inputs
+    assert storage_copy.original() is net.weight
+    assert inputs.args[0].weight.data_ptr() == storage_copy.storage.data_ptr()
 
 
 def test_comparison_converts_to_json() -> None:

@@ -216,7 +216,7 @@ def test_a_requirement_of_isolated_compilation_is_missing(
     ],
 )
 def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module_calls._frame_code.cache_clear()
+    module_calls._wrapper_code_template.cache_clear()
     module_calls._external_utils.cache_clear()
     hide(monkeypatch, module, name)
     faults: list[str] = []
@@ -227,7 +227,7 @@ def test_a_requirement_of_compiled_calls_is_missing(module: str, name: str, monk
         assert torch.equal(model(ONES), expected)
     assert faults
     monkeypatch.undo()
-    module_calls._frame_code.cache_clear()
+    module_calls._wrapper_code_template.cache_clear()
     module_calls._external_utils.cache_clear()
     assert torch.nn.Module.__call__.__module__ == "torch.nn.modules.module"
 

@@ -213,7 +213,7 @@ def _started_call(wrapper: FrameType) -> StartedCall:
 
 
 def _wrapped_call(variables: Mapping[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any]]:
-    """Return what a wrapper around a compiled callable calls, and the arguments, given the wrapper's variables."""
+    """Return the callable and the arguments that a wrapper around it calls, given the wrapper's variables."""
     call: Any = variables.get("fn")
     args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
     if getattr(call, "__code__", None) is call_compiled.__code__:

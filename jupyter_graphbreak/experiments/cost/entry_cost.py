@@ -52,16 +52,13 @@ from jupyter_graphbreak.report.schema import Device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
+    from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.records.source_texts import FindCell
     from jupyter_graphbreak.report.cost import CostPart, Startup
     from jupyter_graphbreak.report.schema import Report
-
-    #: Applies remedies while its context is open, and yields the entry with them.
-    Remedied = Callable[[], AbstractContextManager[Entry]]
 
 #: The seconds for measuring, per variant.
 VARIANT_S = 1.0
@@ -137,7 +134,7 @@ class MeasuredEntry(NamedTuple):
 
 def measure_entry(
     entry: Entry,
-    remedied: Mapping[tuple[str, ...], Remedied] | None = None,
+    remedy_contexts: Mapping[tuple[str, ...], RemedyContext] | None = None,
     run: Report | None = None,
     *,
     budget: Budget | None = None,
@@ -148,7 +145,7 @@ def measure_entry(
 
     Parameters
     ----------
-    remedied : mapping
+    remedy_contexts : mapping
         The contexts that apply remedies, by the ids of the remedies; each call of the variant runs in its context.
     run : Report or None
         The report whose ids for graphs, breaks and frames the parts use; by default that of the run on copies.
@@ -161,7 +158,7 @@ def measure_entry(
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
-        remedied_variants = dict(_remedied_variants(remedied or {}, compiled))
+        remedied_variants = dict(_remedied_variants(remedy_contexts or {}, compiled))
         break_only = Variant(
             Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True
         )
@@ -208,7 +205,7 @@ def measure_entry(
                 RemediedCost(list(ids), spread_of(timed), device)
                 for ids, timed, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
             ],
-            parts=[_with_run_ids(part, correspondence) for part in parts],
+            parts=[_with_original_ids(part, correspondence) for part in parts],
             coverage=Coverage(*coverage, share) if coverage is not None else None,
             break_even_calls=_break_even(gain_us(eager_time, compiled_time), correspondence),
             eager_device_work=work[0],
@@ -217,21 +214,21 @@ def measure_entry(
         if is_settled:
             graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
             used_frames = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
-            steady = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used_frames)
-            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - started, end=end)
+            steady_state = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used_frames)
+            cost = with_further_measurements(cost, steady_state, seconds=time.monotonic() - started, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return MeasuredEntry(cost, copy_report, startup)
 
 
 def _remedied_variants(
-    remedied: Mapping[tuple[str, ...], Remedied], compiled: Variant
+    remedy_contexts: Mapping[tuple[str, ...], RemedyContext], compiled: Variant
 ) -> Iterator[tuple[tuple[str, ...], Variant]]:
     """Yield a variant for each remedy that can be applied, as far as memory allows."""
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
-    for ids, applied in itertools.islice(remedied.items(), max_variants):
+    for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
-        with contextlib.suppress(Exception), applied() as changed:  # a remedy that fails is not timed
-            variant = Variant(changed, compiled=not changed.compiles_itself, applied=applied)
+        with contextlib.suppress(Exception), remedy_context() as changed:  # a remedy that fails is not timed
+            variant = Variant(changed, compiled=not changed.compiles_itself, context=remedy_context)
         if variant is not None:
             yield ids, variant
 
@@ -317,9 +314,10 @@ def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int,
     return max(0, operations_outside(ranges) - outside), outside
 
 
-def _with_run_ids(part: CostPart, run: Correspondence) -> CostPart:
+def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:
     """Return a part with the ids of the original run."""
-    return replace(part, graph=run.graph(part.graph), break_=run.break_(part.break_), frame=run.frame(part.frame))
+    graph, break_ = correspondence.graph(part.graph), correspondence.break_(part.break_)
+    return replace(part, graph=graph, break_=break_, frame=correspondence.frame(part.frame))
 
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:

@@ -119,7 +119,7 @@ class Variant:
         Whether to compile it.
     marked : bool
         Whether the compiled code can record marks.
-    applied : callable
+    context : callable
         Returns the context in which each call runs, such as one that applies a remedy.
     """
 
@@ -129,14 +129,14 @@ class Variant:
         *,
         compiled: bool,
         marked: bool = False,
-        applied: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+        context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
     ) -> None:
         self.entry = entry
         self.subject = Subject(entry.call, entry.arguments)
         self._seeds, self._seeds_of_parts = itertools.cycle(range(SEEDS)), itertools.cycle(range(SEEDS))
         self.is_compiled = compiled
         self._records_marks = marked
-        self._applied = applied
+        self._context = context
         self._code = PrivateCode(self.subject.call, self.subject.functions())
         self._given_arguments = self.subject.arguments or entry.arguments
         self._arguments = self.subject.copies_of(self._given_arguments)
@@ -225,15 +225,15 @@ class Variant:
 
     def profiled(self, seed: int = 0) -> list[Range]:
         """Call the variant under a profiler, and return the recorded ranges."""
-        return self._observed(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
+        return self._observe(seed, lambda call: self.timer.with_graph_ranges(lambda: profiled(call)))
 
     def device_activities(self) -> list[Activity]:
         """Call the variant under a profiler, and return the activities of its device."""
-        return self._observed(0, device_activities)
+        return self._observe(0, device_activities)
 
     def graph_inputs(self) -> dict[int, list[Any]]:
         """Call the variant, and return the inputs of each graph, by the graph's number."""
-        return self._observed(0, self.timer.graph_inputs_of)
+        return self._observe(0, self.timer.graph_inputs_of)
 
     def run_in_modes(self, observe: Callable[[], _T]) -> _T:
         """Call a function in the modes of the call, with the copies in place."""
@@ -246,7 +246,7 @@ class Variant:
         It receives ``None`` instead if calls change the state or the arguments.
         """
         is_repeatable = not (self._changes_arguments or self._changes_state)
-        return self._observed(0, lambda call: observe(call if is_repeatable else None))
+        return self._observe(0, lambda call: observe(call if is_repeatable else None))
 
     def results_and_gradients(self) -> list[torch.Tensor]:
         """Return copies of the tensors in the result of a call, and of the gradients after its backward pass.
@@ -317,7 +317,7 @@ class Variant:
 
         try:
             with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
-                return self._observed(0, lambda call: observe(lambda: with_backward(call)))
+                return self._observe(0, lambda call: observe(lambda: with_backward(call)))
         finally:
             for leaf, grad in leaves.values():
                 leaf.grad = grad
@@ -374,7 +374,7 @@ class Variant:
 
         try:
             with guarded(self.subject.call, changeable_parts=self.subject.changeable_parts):
-                return self._observed(0, lambda _: observe(call))
+                return self._observe(0, lambda _: observe(call))
         finally:
             for leaf, grad in zip(leaves, grads, strict=True):
                 leaf.grad = grad
@@ -394,7 +394,7 @@ class Variant:
         yield from (tensor for _, tensor in self.named_state())
         yield from self.tensors()
 
-    def _observed(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
+    def _observe(self, seed: int, observe: Callable[[Callable[[], Any]], _T]) -> _T:
         seed_all(seed)
         arguments = self._arguments
         try:
@@ -419,7 +419,7 @@ class Variant:
         """Apply the remedies, and swap the copies and the private code in, while the context is open."""
         arguments = self._arguments
         with (
-            self._applied(),
+            self._context(),
             self.subject.activated(),
             self._code.installed(),
             self._inner.compiled(arguments.args, arguments.kwargs),
@@ -492,5 +492,5 @@ def _random_state() -> tuple[Any, ...]:
 
 def _python_random_state() -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
-    drawn = numpy.random.get_state() if numpy is not None else ()
-    return (random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in drawn))
+    numpy_state = numpy.random.get_state() if numpy is not None else ()
+    return (random.getstate(), *(part.tobytes() if hasattr(part, "tobytes") else part for part in numpy_state))

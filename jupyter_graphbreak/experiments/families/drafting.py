@@ -88,9 +88,9 @@ class Draft:
             yield parent
             node = parent
 
-    def enclosing(self, node: ast.AST, kind: type[_Node]) -> _Node | None:
-        """Return a node if it is of the given kind, or else its nearest ancestor of that kind; ``None`` without one."""
-        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, kind)), None)
+    def enclosing(self, node: ast.AST, node_type: type[_Node]) -> _Node | None:
+        """Return a node if it has the given type, or else its nearest ancestor of that type; ``None`` without one."""
+        return next((part for part in (node, *self.ancestors(node)) if isinstance(part, node_type)), None)
 
     def enclosing_function(self, node: ast.AST) -> FunctionNode | None:
         """Return the function that contains a node; ``None`` at the top level and in a lambda."""
@@ -125,15 +125,15 @@ class Draft:
         exact_nodes = [node for node in nodes if (self.start_of(node), self.end_of(node)) == given_range]
         if exact_nodes:
             return exact_nodes[-1]
-        ending = [
+        nodes_at_end = [
             node for node in nodes if self.end_of(node) == given_range[1] and self.start_of(node) >= given_range[0]
         ]
-        if ending:
-            return ending[0]
-        containing = [
+        if nodes_at_end:
+            return nodes_at_end[0]
+        nodes_around = [
             node for node in nodes if self.start_of(node) <= given_range[0] and given_range[1] <= self.end_of(node)
         ]
-        return min(containing, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
+        return min(nodes_around, key=lambda node: self.end_of(node) - self.start_of(node), default=None)
 
     def indent_of(self, statement: ast.stmt) -> str | None:
         """Return the indentation of a statement; ``None`` if other code precedes it on its line."""

@@ -22,7 +22,7 @@ FAMILY = "experts"
 _ALL_EXPERTS_TITLE = "Loop over all of `{}`, not only over those that the batch uses"
 _DROP_COUNTS_TITLE = "Drop the test for experts without rows"
 #: Functions and methods that return, in ascending order, the different numbers in a tensor, or where it is not zero.
-_OCCURRING_NUMBERS = {"unique", "nonzero"}
+_FUNCTIONS_OF_OCCURRING_NUMBERS = {"unique", "nonzero"}
 #: Methods that turn the rows of ``nonzero()``, each with one number, into numbers.
 _FLATTENING_METHODS = {"flatten", "squeeze", "view", "reshape", "ravel", "tolist"}
 #: Methods that change some rows of a tensor, and leave it unchanged if they get no rows.
@@ -79,7 +79,7 @@ def _expert_loop(function: FunctionNode, loop: ast.For) -> _ExpertLoop | None:
         return None
     assignment = _only_assignment(function, loop.iter.id) if isinstance(loop.iter, ast.Name) else None
     numbers = assignment.value if assignment is not None else loop.iter
-    if not any(called_name(node) in _OCCURRING_NUMBERS for node in ast.walk(numbers)):
+    if not any(called_name(node) in _FUNCTIONS_OF_OCCURRING_NUMBERS for node in ast.walk(numbers)):
         return None
     names: tuple[str, ...] = (loop.target.id,)
     alias = _number_in_python(loop)
@@ -128,8 +128,8 @@ def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
 def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Proposal]:
     draft, loop = site.draft, expert_loop.loop
     tests = [node for node in loop.body if _is_shortcut(node)]
-    dropped = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
-    body = [node for node in loop.body if node not in dropped]
+    dropped_statements = [*tests, *(loop.body[:1] if len(expert_loop.names) > 1 else [])]
+    body = [node for node in loop.body if node not in dropped_statements]
     renaming = _renaming(site, expert_loop, body)
     if renaming is None or not body or not _changes_only_rows(site, loop, body):
         return
@@ -137,7 +137,7 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
     splices: list[Splice | None] = [
         draft.replacement(loop.target, number),
         draft.replacement(loop.iter, f"range(len({expert_loop.modules}))"),
-        *map(draft.deletion, dropped),
+        *map(draft.deletion, dropped_statements),
         *renaming,
     ]
     assignment = expert_loop.assignment

@@ -87,7 +87,7 @@ def assumptions_of(
     for test in tests:
         compared = _names_compared(draft, test)
         nodes = [node for side in _sides_of(draft, test) for node in ast.walk(side) if isinstance(node, ast.expr)]
-        risky_parts += [node for node in nodes if not compared.isdisjoint(_names_of_positions(draft, node))]
+        risky_parts += [node for node in nodes if not compared.isdisjoint(_names_in_lookups(draft, node))]
     return [
         f"it assumes that {draft.text_of(node)}, which a condition protects, never raises and has no effect"
         for node in dict.fromkeys(risky_parts)
@@ -104,17 +104,18 @@ def _names_compared(draft: Draft, test: ast.expr) -> set[str]:
     return {name for part in ordered for name in names_read(part)}
 
 
-def _names_of_positions(draft: Draft, node: ast.AST) -> set[str]:
-    """Return the names in the positions or labels with which an expression, or a function it calls, looks items up."""
+def _names_in_lookups(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the indices or labels with which an expression, or a function it calls, looks items up."""
     if not isinstance(node, ast.Call):
-        return _names_of_own_positions(draft, node)
+        return _names_in_lookup(draft, node)
     name = called_name(node)
     functions = [part for part in ast.walk(draft.tree) if isinstance(part, FunctionNode) and part.name == name]
-    looked_up = (_names_of_own_positions(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
-    return _names_of_arguments(node) if any(looked_up) else _names_of_own_positions(draft, node)
+    looked_up = (_names_in_lookup(draft, part) & parameters_of(f) for f in functions for part in ast.walk(f))
+    return _names_of_arguments(node) if any(looked_up) else _names_in_lookup(draft, node)
 
 
-def _names_of_own_positions(draft: Draft, node: ast.AST) -> set[str]:
+def _names_in_lookup(draft: Draft, node: ast.AST) -> set[str]:
+    """Return the names in the indices or labels with which an expression itself looks items up."""
     if isinstance(node, ast.Subscript):
         parts = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice | ast.Compare)]
         return set() if parts else names_read(node.slice)

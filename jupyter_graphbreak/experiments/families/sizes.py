@@ -225,7 +225,7 @@ def switches_for(problem: Problem) -> Iterator[tuple[str, str]]:
 
 FAMILY = "sizes"
 #: Nodes that may enclose a read that happens once in each call: other nodes can skip or repeat it.
-_EVALUATED_ONCE = (
+_NODES_EVALUATED_ONCE = (
     ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr, ast.Call, ast.keyword, ast.BinOp, ast.UnaryOp,
     ast.Subscript, ast.Attribute, ast.Tuple, ast.List, ast.Starred, ast.With, ast.Slice,
 )  # fmt: skip
@@ -380,7 +380,7 @@ def _is_same_before_call(break_site: Site, function: FunctionNode, tensor: ast.e
         is_in_iterable = isinstance(outer, ast.For) and any(tensor is node for node in ast.walk(outer.iter))
         if isinstance(outer, ast.stmt):
             top_statement = outer
-        if not isinstance(outer, _EVALUATED_ONCE) and not is_in_iterable:
+        if not isinstance(outer, _NODES_EVALUATED_ONCE) and not is_in_iterable:
             return False
     if top_statement not in function.body:
         return False

@@ -80,7 +80,7 @@ def wrap_function(
     torch, imports = import_torch_before(draft, function)
     inner = fresh_name(draft, f"_{function.name}_compiled")
     call = f"{inner}({', '.join([*([parameter] if parameter else []), *_forwarded_arguments(function.args)])})"
-    elsewhere = _compiled_elsewhere(site, function)
+    elsewhere = _stop_compiling_elsewhere(site, function)
     if elsewhere is None:
         return None
     parts = _WrapperParts(inner, parameter, body(call), torch, imports, elsewhere)
@@ -121,8 +121,8 @@ class _ChangedSources(NamedTuple):
     compiled_names: _CompiledNames
 
 
-def _compiled_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
-    """Return how other cells compile a function or objects of its class; ``None`` if that cannot be changed."""
+def _stop_compiling_elsewhere(site: Site, function: FunctionNode) -> _ChangedSources | None:
+    """Return new texts of other cells that no longer compile a function or its class; ``None`` if that fails."""
     owner = next(site.draft.ancestors(function), None)
     name = owner.name if isinstance(owner, ast.ClassDef) else function.name
     drafts = {source: draft_of(text) for source, text in site.texts.items() if source != site.source}

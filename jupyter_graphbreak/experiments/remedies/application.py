@@ -83,7 +83,7 @@ class LiveFunctions:
 
     def __init__(self, filenames: Collection[str]) -> None:
         self._filenames = filenames
-        self._known: list[weakref.ref[types.FunctionType]] | None = None
+        self._known_functions: list[weakref.ref[types.FunctionType]] | None = None
 
     def in_files(
         self, filenames: Collection[str], copies: Iterable[types.FunctionType] = ()
@@ -99,12 +99,12 @@ class LiveFunctions:
         """
         if not filenames:
             return []
-        if self._known is None:
+        if self._known_functions is None:
             functions = [*_functions_in(gc.get_objects()), *_FROZEN_FUNCTIONS.in_files(self._filenames)]
-            self._known = [
+            self._known_functions = [
                 weakref.ref(function) for function in functions if function.__code__.co_filename in self._filenames
             ]
-        live_functions = [function for reference in self._known if (function := reference()) is not None]
+        live_functions = [function for reference in self._known_functions if (function := reference()) is not None]
         by_id = {id(function): function for function in (*live_functions, *copies)}
         return [function for function in by_id.values() if function.__code__.co_filename in filenames]
 
@@ -230,7 +230,7 @@ class Application:
         self._texts = {program.files[source]: text for source, text in texts.items()}
         self._codes: list[tuple[types.FunctionType, CodeType]] = []
         #: The functions that the definitions created, by the id of their globals: each is created only once.
-        self._created: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._created_functions: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         by_file: dict[str, _Counterparts] = {}
         for source, text in texts.items():
             filename = program.files[source]
@@ -311,7 +311,7 @@ class Application:
                 place.write(value)
 
     def _define(self, definition: NewDefinition, scope: dict[str, Any]) -> None:
-        _, created = self._created.setdefault(id(scope), (scope, {}))
+        _, created = self._created_functions.setdefault(id(scope), (scope, {}))
         if definition.name in created:
             scope[definition.name] = created[definition.name]
         else:

@@ -398,7 +398,7 @@ def apply_patch(patch: str) -> AppliedPatch:
         raise ValueError("this is not a unified diff: it names no file")
     files = {path: _filename(path) for path in hunks_by_path}
     texts = {path: "".join(linecache.getlines(file)).removesuffix("\n") for path, file in files.items()}
-    new_texts = {path: _patched(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
+    new_texts = {path: _patched_text(path, texts[path], hunks) for path, hunks in hunks_by_path.items()}
     undo = contextlib.ExitStack()
     application = undo.enter_context(changed_functions(Program(files, texts), new_texts))
     undo.enter_context(application.with_definitions())
@@ -407,7 +407,7 @@ def apply_patch(patch: str) -> AppliedPatch:
     return applied_patch
 
 
-def _patched(path: str, text: str, hunks: list[Hunk]) -> str:
+def _patched_text(path: str, text: str, hunks: list[Hunk]) -> str:
     try:
         return apply_hunks(text, path, hunks)
     except CannotApplyError:

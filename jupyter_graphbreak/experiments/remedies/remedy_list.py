@@ -95,10 +95,10 @@ def _code_of_call(call: Location) -> str:
 
 def _general_step(code: str) -> str:
     call = re.match(r"[\w.]+(?=\()", code)
-    what = f"{call[0]}()" if call is not None else _shortened(code)
-    if not what:
+    subject = f"{call[0]}()" if call is not None else _shortened(code)
+    if not subject:
         return "Decide whether the code that PyTorch could not trace here is needed in the compiled function."
-    return f"Decide whether {what} can go before or after the call, or be written with operations on tensors."
+    return f"Decide whether {subject} can go before or after the call, or be written with operations on tensors."
 
 
 def _shortened(code: str) -> str:
@@ -197,7 +197,7 @@ class _BreakRemedyBuilder:
         return self._source_ids[filename]
 
     def candidates(self, count: int) -> dict[str, Candidate]:
-        """Return the candidates for breaks of the report, by new ids; the first follows ``count`` earlier ones."""
+        """Return the candidates for breaks of the report, by ids whose numbers continue after ``count``."""
         candidates = [
             candidate
             for candidate in self._search.candidates
@@ -327,7 +327,7 @@ def _manual_steps(
 ) -> list[Remedy]:
     """Return the decisions that remain: for breaks without a working remedy, and functions that run eagerly."""
     fixed_breaks = {ident for remedy in remedies if remedy.verdict in WORKING for ident in remedy.breaks}
-    ran_out_of_time = any(search.unreached for search in searches)
+    ran_out_of_time = any(search.unreached_breaks for search in searches)
     manual_steps: list[Remedy] = []
 
     for break_ in report.breaks:

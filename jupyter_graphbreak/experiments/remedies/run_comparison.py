@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: The maximum number of characters of a break's code to show.
 _MAX_CODE = 60
-#: The file name of a source and one of its lines.
+#: The file name of a source and the number of a line.
 FileLine = tuple[str, int]
 
 
@@ -207,7 +207,7 @@ def verdict_of_error(error: BaseException) -> tuple[RemedyVerdict, str]:
 
 def stop_reason(stopped: TrialStoppedError) -> str:
     """Return why a trial was stopped, as the reason of a verdict."""
-    return f"the trial was stopped before it {stopped.effect.what}"
+    return f"the trial was stopped before it {stopped.effect.description}"
 
 
 def compared_aspects(results: list[Result]) -> list[str]:
@@ -322,7 +322,7 @@ class EdgeFindings:
                 findings = replace(findings, diffs=_with_new_kinds(findings.diffs, case_diffs))
                 if disqualifying_difference is not None:
                     return replace(
-                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.what}"
+                        findings, disqualifying_difference=f"{disqualifying_difference}, on {case.input.description}"
                     )
                 continue
             # A result that requires gradients or has different strides cannot be used everywhere.
@@ -331,7 +331,7 @@ class EdgeFindings:
             )
             noted_difference = disqualifying_difference or unusable_result
             if noted_difference is not None and findings.noted_difference is None:
-                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.what}")
+                findings = replace(findings, noted_difference=f"it {noted_difference} with {case.input.description}")
         return findings
 
 

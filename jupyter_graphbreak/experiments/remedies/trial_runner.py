@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_graphbreak._torch_compat.compiled import given_backend
+from jupyter_graphbreak._torch_compat.compiled import backend_and_options
 from jupyter_graphbreak._torch_compat.configuration import eager_random_numbers, forced_backend
 from jupyter_graphbreak._torch_compat.default_device import default_device_name
 from jupyter_graphbreak._torch_compat.separate_cache import own_backend
@@ -233,11 +233,11 @@ class TrialRunner:
             texts={**self.executed_program.texts, **other_texts},
         )
         #: The places in arguments and state that no two runs leave equal.
-        self._varying = frozenset[str]()
+        self._varying_places = frozenset[str]()
         if not all(
             difference.is_acceptable for difference in self._differences(usual_inputs[0], self.original.results[0])
         ):
-            self._varying = self._uncompiled_original.varying_places()
+            self._varying_places = self._uncompiled_original.varying_places()
         # The differences that compilation alone makes, by input: no remedy causes them. Those on the first input, such
         # as state that a library sets only if `is_compiling()` is false, are expected on all.
         self._compile_differences: dict[int, set[str]] = {}
@@ -259,7 +259,7 @@ class TrialRunner:
             The run, and the seconds that it took.
         """
         start, max_seconds = time.monotonic(), seconds_left() * _SHARE_OF_BACKEND
-        if given_backend(self.backend)[0] != _CHEAPEST_BACKEND:
+        if backend_and_options(self.backend)[0] != _CHEAPEST_BACKEND:
             with contextlib.suppress(TimeUpError), limit_time(start + max_seconds):
                 run = self._run_compiled(Change(), cases, lambda _: True)
                 if (seconds := time.monotonic() - start) <= max_seconds:  # otherwise no time is left to try changes
@@ -284,7 +284,7 @@ class TrialRunner:
             case.expected,
             result,
             compares_values=self._uncompiled_original.is_repeatable,
-            varying=self._varying,
+            varying=self._varying_places,
             compares_signs_of_zero=compares_signs_of_zero,
         )
 
@@ -315,7 +315,7 @@ class TrialRunner:
         )
         if self._is_choosing_slow(watched_conditions):  # many changes fail on the first input already
             first_case = self._uncompiled_original.pool[:1]
-            result = self._trial(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
+            result = self._trial_result(candidate, goals, first_case, ran_both_sides=None, uses_edge_cases=False)
             if result.verdict not in WORKING:
                 return result
         try:
@@ -325,7 +325,7 @@ class TrialRunner:
         cases = _accepted_first(self._uncompiled_original.pool if is_thorough else cases)
         has_sides = any(condition.sides for _, condition in watched_conditions)
         reason = _SIDE_NEVER_RAN if has_sides else _CODE_NEVER_RAN
-        return self._trial(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
+        return self._trial_result(candidate, goals, cases, ran_both_sides=ran_both_sides, reason_if_unproven=reason)
 
     def _is_choosing_slow(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether choosing inputs for conditions takes longer than compiling and calling the program."""
@@ -359,9 +359,9 @@ class TrialRunner:
                 yield subject.call, subject
 
         candidate = _RunnableChange(change, run_compiled, open_uncompiled, compiles_other_function=True)
-        return self._trial(candidate, goals, cases, ran_both_sides=None)
+        return self._trial_result(candidate, goals, cases, ran_both_sides=None)
 
-    def _trial(
+    def _trial_result(
         self,
         candidate: _RunnableChange,
         goals: frozenset[str],
@@ -498,7 +498,7 @@ class TrialRunner:
                     None,
                 )
                 if breaking_case is not None:
-                    note = f"it still breaks with {breaking_case.input.what}"
+                    note = f"it still breaks with {breaking_case.input.description}"
                     findings = replace(findings, noted_difference=note)
         return findings
 
@@ -600,7 +600,7 @@ class TrialRunner:
         for case, result in zip(cases, run.results, strict=False):
             known_texts = self._compile_differences.get(id(case), self._usual_differences)
             if result.raised is not None and case.expected.raised is None:
-                return f"raises {description(result.raised)}, on {case.input.what}", []
+                return f"raises {description(result.raised)}, on {case.input.description}", []
             diffs += [
                 difference
                 for difference in self._differences(case, result)
@@ -644,7 +644,7 @@ class TrialRunner:
 
         inner = InnerModules(subject, change.inner_places, compile_here)
         compiled = inner.calling(call) if change.compiles_itself else compile_here(call)
-        forced = backend if change.compiles_itself else None
+        backend_to_force = backend if change.compiles_itself else None
 
         start, time_left = time.monotonic(), seconds_left()
 
@@ -656,7 +656,7 @@ class TrialRunner:
             chosen_cases: list[ReferenceCase], earlier_run: CompiledRun | None = None
         ) -> tuple[Report, dict[str, str], list[Result]]:
             results: list[Result] = []
-            with forced_backend(forced), recorder.record(find_cell) as recording:
+            with forced_backend(backend_to_force), recorder.record(find_cell) as recording:
                 recording.describe_device(Device("auto", default_device_name()))
                 for case in chosen_cases:
                     if earlier_run is not None and (
@@ -668,22 +668,22 @@ class TrialRunner:
 
         report, files, results = run_compiled(cases[:1])
         first_run = CompiledRun(report, None, files, results)
-        raises_anew = results[0].raised is not None and cases[0].expected.raised is None
-        if len(cases) == 1 or raises_anew or not is_promising(first_run):
+        is_newly_raising = results[0].raised is not None and cases[0].expected.raised is None
+        if len(cases) == 1 or is_newly_raising or not is_promising(first_run):
             return first_run
-        accepted = [case for case in cases[1:] if case.expected.raised is None]
-        later_report, later_files, more_results = run_compiled(accepted, first_run)
+        accepted_cases = [case for case in cases[1:] if case.expected.raised is None]
+        later_report, later_files, more_results = run_compiled(accepted_cases, first_run)
         run = CompiledRun(
             report,
             later_report,
             files,
             [*results, *more_results],
             later_files,
-            is_complete=len(more_results) == len(accepted),
+            is_complete=len(more_results) == len(accepted_cases),
         )
-        refused = cases[1 + len(accepted) :]
-        if refused and run.is_complete:  # breaks on inputs that both programs refuse do not matter
-            run = run.with_more_results(run_compiled(refused, run)[2])
+        refused_cases = cases[1 + len(accepted_cases) :]
+        if refused_cases and run.is_complete:  # breaks on inputs that both programs refuse do not matter
+            run = run.with_more_results(run_compiled(refused_cases, run)[2])
         return run
 
 

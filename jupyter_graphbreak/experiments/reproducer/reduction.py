@@ -33,10 +33,10 @@ def reduce_script(
         progress = False
         for changes in (
             _without_statements,
-            _unwrapped,
+            _with_simpler_statement,
             _without_parameters,
             _without_items_or_keywords,
-            _simplified,
+            _with_simpler_expression,
             _without_aliases,
         ):
             number = 0
@@ -129,7 +129,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
         unvisited += getattr(node, "handlers", [])
 
 
-def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
+def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with one statement simplified.
 
     A compound statement is replaced by one of its blocks; a definition loses a decorator, a base, or all annotations.
@@ -163,14 +163,14 @@ def _unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _copied_with_node(tree: ast.Module, number: int) -> tuple[ast.Module, Any]:
     """Return a copy of a script, and its node with a number in the order of :func:`ast.walk`."""
-    copied = copy.deepcopy(tree)
-    return copied, next(itertools.islice(ast.walk(copied), number, None))
+    copied_tree = copy.deepcopy(tree)
+    return copied_tree, next(itertools.islice(ast.walk(copied_tree), number, None))
 
 
 def _copied_with_block(tree: ast.Module, number: int) -> tuple[ast.Module, list[Any]]:
     """Return a copy of a script, and its block with a number in the order of :func:`_blocks`."""
-    copied = copy.deepcopy(tree)
-    return copied, next(itertools.islice(_blocks(copied), number, None))
+    copied_tree = copy.deepcopy(tree)
+    return copied_tree, next(itertools.islice(_blocks(copied_tree), number, None))
 
 
 def _without_parameters(tree: ast.Module) -> Iterator[ast.Module]:
@@ -265,7 +265,7 @@ def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
             length //= 2
 
 
-def _simplified(tree: ast.Module) -> Iterator[ast.Module]:
+def _with_simpler_expression(tree: ast.Module) -> Iterator[ast.Module]:
     """Yield the script with an expression replaced by one of its parts."""
     for number, node in enumerate(ast.walk(tree)):
         for name, index, part in _expressions(node):

@@ -89,7 +89,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
     def __init__(self, bind: Callable[[Any, str], str], modules: dict[str, types.ModuleType]) -> None:
         self._bind = bind
         #: The names of parts of the modules in the code, and their names in the script.
-        self.renamed: dict[str, str] = {}
+        self.new_names: dict[str, str] = {}
         self._modules = modules
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -105,7 +105,7 @@ class ModuleAttributeReplacer(ast.NodeTransformer):
                 if not is_own_module(value):
                     name = self._bind(value, part)
                     remaining_parts = list(reversed(chain))[number:]
-                    self.renamed[".".join([owner.id, *list(reversed(chain))[:number]])] = name
+                    self.new_names[".".join([owner.id, *list(reversed(chain))[:number]])] = name
                     return expression(".".join([name, *remaining_parts]))
         self.generic_visit(node)
         return node

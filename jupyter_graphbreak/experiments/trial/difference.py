@@ -97,7 +97,7 @@ def differences(
         items += _gradient_differences(expected, actual, compare)
         items += _aliasing_differences(expected, actual)
         items += _replacement_differences(expected, actual)
-    items += _left_grad_differences(expected, actual, compare)
+    items += _leaf_grad_differences(expected, actual, compare)
     items += _state_differences(expected, actual, compare, compare_state)
     items += _differences_by_name("state", "the ", expected.modes, actual.modes, difference)
     items += _effect_differences(expected, actual, compares_values=compares_values)
@@ -250,12 +250,13 @@ def _state_differences_by_part(expected: Result, actual: Result, name: str, comp
 
 
 def _layout_differences(expected: Result, actual: Result) -> Iterator[Difference]:
-    for place, (kind, strides) in expected.layouts.items():
+    for place, (class_, strides) in expected.layouts.items():
         actual_layout = actual.layouts.get(place)
         if actual_layout is None:
             continue
-        if actual_layout.kind is not kind:
-            yield Difference("value", f"makes {place} a {actual_layout.kind.__name__} instead of a {kind.__name__}")
+        actual_class = actual_layout.class_
+        if actual_class is not class_:
+            yield Difference("value", f"makes {place} a {actual_class.__name__} instead of a {class_.__name__}")
         elif actual_layout.strides != strides:
             yield Difference("layout", f"makes the strides of {place} {actual_layout.strides} instead of {strides}")
 
@@ -327,9 +328,9 @@ def _gradient_difference(
     return None if text is None else Difference("gradient", f"gives {place} a different gradient: {text}")
 
 
-def _left_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
-    for place in sorted(expected.left_grad.keys() & actual.left_grad.keys()):
-        text = compare(expected.left_grad[place], actual.left_grad[place])
+def _leaf_grad_differences(expected: Result, actual: Result, compare: _Compare) -> Iterator[Difference]:
+    for place in sorted(expected.leaf_grads.keys() & actual.leaf_grads.keys()):
+        text = compare(expected.leaf_grads[place], actual.leaf_grads[place])
         if text is not None:
             yield Difference("gradient", f"leaves a different .grad on {place}: {text}")
 

@@ -537,8 +537,8 @@ def _gradients_with_numbers(
     for kind, change in _gradient_changes(first):
         require = functools.partial(change, unchanged)
         numbers = (
-            (f"{what}{suffix}", map_tensors(changed, change))
-            for what, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
+            (f"{description}{suffix}", map_tensors(changed, change))
+            for description, changed in itertools.islice(_edge_python_values(first, fn), _MAX_NUMBERS_WITH_GRADIENTS)
             for suffix, change in variants.items()
         )
         unchanged_numbers = [("the same values", first)]

@@ -87,7 +87,7 @@ class Input:
     is_smaller: bool = False
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         """The description for messages."""
         return f"{self.example.what}, with smaller tensors" if self.is_smaller else self.example.what
 

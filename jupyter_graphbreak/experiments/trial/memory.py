@@ -35,10 +35,10 @@ class _CopiedStorage(NamedTuple):
         return have_equal_bytes(self.before, self.work)
 
 
-class Twin(NamedTuple):
-    """The storage of a kept copy, and a reference to the tensor that it was copied from."""
+class StorageCopy(NamedTuple):
+    """A copy of a storage, and a reference to the tensor that it was copied from."""
 
-    kept: torch.UntypedStorage
+    storage: torch.UntypedStorage
     original: weakref.ref[torch.Tensor]
 
 
@@ -46,14 +46,14 @@ class KeptMemory:
     """Records the originals of copied storages: if an original is unchanged, its copy need not be copied again."""
 
     def __init__(self) -> None:
-        self.twins: list[Twin] = []
+        self.storage_copies: list[StorageCopy] = []
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
         """Return a copy of a storage; ``None`` if the storage is small."""
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
-        self.twins.append(Twin(storage.clone(), weakref.ref(tensor)))
-        return self.twins[-1].kept
+        self.storage_copies.append(StorageCopy(storage.clone(), weakref.ref(tensor)))
+        return self.storage_copies[-1].storage
 
 
 class Memory:
@@ -61,7 +61,7 @@ class Memory:
 
     Parameters
     ----------
-    twins : iterable of Twin
+    storage_copies : iterable of StorageCopy
         Kept copies. If the tensor that one was copied from has not changed since, runs work on the kept copy, and the
         tensor restores it.
 
@@ -71,11 +71,11 @@ class Memory:
         Digests of tensors in memory that no run has changed.
     """
 
-    def __init__(self, twins: Iterable[Twin] = ()) -> None:
+    def __init__(self, storage_copies: Iterable[StorageCopy] = ()) -> None:
         self.digests: dict[Any, torch.Tensor] = {}
         self._blocks: list[_CopiedStorage] = []
         self._by_key: dict[Any, _CopiedStorage] = {}
-        self._twins = {memory_key(twin.kept): twin for twin in twins}
+        self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
         """Return the shared storage for copies of a storage; ``None`` if each copy has its own."""
@@ -92,8 +92,8 @@ class Memory:
         return block.work
 
     def _new_block(self, storage: torch.UntypedStorage) -> _CopiedStorage:
-        twin = self._twins.get(memory_key(storage))
-        original = twin.original() if twin is not None else None
+        storage_copy = self._copies_by_key.get(memory_key(storage))
+        original = storage_copy.original() if storage_copy is not None else None
         if original is not None:
             before = original.untyped_storage()
             if before.data_ptr() != storage.data_ptr() and have_equal_bytes(before, storage):
@@ -110,18 +110,18 @@ class Memory:
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
-    def restore(self, only: Container[Any] | None = None) -> None:
+    def restore(self, keys: Container[Any] | None = None) -> None:
         """Undo the changes of runs, and give the memory that they have freed back to the system.
 
         Parameters
         ----------
-        only : container
+        keys : container
             The keys of the memory to restore; by default all memory.
         """
         if self._blocks:
             _release_free_memory()
         for block in self._blocks:
-            if only is not None and memory_key(block.work) not in only:
+            if keys is not None and memory_key(block.work) not in keys:
                 continue
             if not block.is_unchanged():
                 if block.work.nbytes() != block.before.nbytes():

@@ -101,7 +101,7 @@ def _read(part: StatePart) -> Any:
     except (AttributeError, ImportError):  # not in this release of PyTorch, Python or the package
         return MISSING
     except Exception as fault:  # noqa: BLE001 - an unreadable part is ignored
-        note_if_internal(f"reading what {part.what}", fault)
+        note_if_internal(f"reading what {part.description}", fault)
         return MISSING
 
 
@@ -176,12 +176,12 @@ def _interpreter_parts() -> Iterator[StatePart]:
         ("gc",),
     )
     for name in ("path", "argv", "meta_path", "path_hooks"):
-        yield StatePart(f"changes sys.{name}", *_list_access(name), (name,), ("sys",))
+        yield StatePart(f"changes sys.{name}", *_list_accessors(name), (name,), ("sys",))
     for name in _SYS_ATTRIBUTES:
-        yield StatePart(f"sets sys.{name}", *_attribute_access(sys, name), (name,), ("sys",), is_assigned=True)
+        yield StatePart(f"sets sys.{name}", *_attribute_accessors(sys, name), (name,), ("sys",), is_assigned=True)
     yield StatePart(
         "sets threading.excepthook",
-        *_attribute_access(threading, "excepthook"),
+        *_attribute_accessors(threading, "excepthook"),
         ("excepthook",),
         is_assigned=True,
     )
@@ -269,11 +269,11 @@ class _Globals(dict[str, Any]):
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
-        self._loaded = len(sys.modules)
+        self._module_count = len(sys.modules)
         self._ids = {name: (id(value), [*map(id, items or ())]) for name, (value, items) in content.items()}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Globals) and (self._loaded != other._loaded or self._ids == other._ids)
+        return isinstance(other, _Globals) and (self._module_count != other._module_count or self._ids == other._ids)
 
     __hash__ = None
 
@@ -319,10 +319,10 @@ _GETTERS_AND_SETTERS = (
 def _default_parts() -> Iterator[StatePart]:
     """Yield the defaults and limits for the whole process that functions of modules set."""
     yield StatePart("sets the stack size of new threads", _stack_size, threading.stack_size, ("stack_size",))
-    for module, what, getter, setter in _GETTERS_AND_SETTERS:
+    for module, description, getter, setter in _GETTERS_AND_SETTERS:
         owner = sys.modules.get(module)
         if hasattr(owner, setter):
-            yield StatePart(what, getattr(owner, getter), getattr(owner, setter), (setter,))
+            yield StatePart(description, getattr(owner, getter), getattr(owner, setter), (setter,))
     processes = sys.modules.get("multiprocessing")
     if processes is not None:
         yield StatePart("sets how processes start", lambda: processes.get_start_method(allow_none=True),
@@ -354,11 +354,11 @@ def _set_fault_handler(faulthandler: Any, is_on: bool) -> None:  # noqa: FBT001 
         faulthandler.disable()
 
 
-def _attribute_access(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _attribute_accessors(owner: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     return lambda: Identities([getattr(owner, name)]), lambda saved: setattr(owner, name, saved.items[0])
 
 
-def _list_access(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+def _list_accessors(name: str) -> tuple[Callable[[], Any], Callable[[Any], None]]:
     """Return functions that read and restore a list of ``sys``: the list object and its items."""
 
     def write(saved: Identities) -> None:
@@ -486,7 +486,7 @@ def _context_functions() -> tuple[Any, Any]:
 
 
 def find_changing_line(
-    change: StateChange, codes: Iterable[types.CodeType], imported: Mapping[str, tuple[str, str]]
+    change: StateChange, codes: Iterable[types.CodeType], imported_functions: Mapping[str, tuple[str, str]]
 ) -> StackEntry | None:
     """Return the line that makes a change, judging by the names in the code; ``None`` if there is none.
 
@@ -494,12 +494,12 @@ def find_changing_line(
     ----------
     codes : iterable of CodeType
         The code to search.
-    imported : mapping
+    imported_functions : mapping
         The module and the name of each library function that the code imported by name, by its name in the code.
     """
     aliases = {
         alias
-        for alias, (module, name) in imported.items()
+        for alias, (module, name) in imported_functions.items()
         if name in change.names and (not change.owners or module in change.owners)
     }
     for code in codes:
@@ -551,7 +551,9 @@ def released(locks: Sequence[Any], call: Any) -> Iterator[None]:
         raise TrialStoppedError(ObservedEffect("process", WAITS_FOR_THREAD, None))
     if left_locked:
         raise TrialStoppedError(
-            ObservedEffect("state", _LOCK_LEFT_LOCKED.what, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {}))
+            ObservedEffect(
+                "state", _LOCK_LEFT_LOCKED.description, find_changing_line(_LOCK_LEFT_LOCKED, own_codes(call), {})
+            )
         )
 
 

@@ -93,7 +93,7 @@ class Reference:
     TrialStoppedError
         If the function has an effect outside its copies on the first input.
     Exception
-        Whatever the function raises on the first input.
+        Any exception that the function itself raises on the first input.
     """
 
     def __init__(self, fn: Any, first: Input) -> None:
@@ -198,7 +198,9 @@ class Reference:
                 with contextlib.suppress(LineLimitError), line_limit() as lines:
                     case = ReferenceCase(derived, self._run_input(derived), frozenset(lines))
             except TrialStoppedError as stopped:
-                if stopped.effect.what != WAITS_FOR_THREAD:  # as with an endless loop, there is no result to compare
+                if (
+                    stopped.effect.description != WAITS_FOR_THREAD
+                ):  # as with an endless loop, there is no result to compare
                     raise
             if case is not None and self.has_repeatable_result(case):
                 yield case
@@ -232,15 +234,17 @@ class Reference:
         if self.changed:  # a change may affect only later calls, such as the calls that find a cache full
             yield self._repeated_input("the first input a fourth time", preceding_calls=3)
 
-    def _repeated_input(self, what: str, preceding_calls: int) -> Input:
-        return replace(self.base, example=Example(what, self.base.example.values), preceding_calls=preceding_calls)
+    def _repeated_input(self, description: str, preceding_calls: int) -> Input:
+        return replace(
+            self.base, example=Example(description, self.base.example.values), preceding_calls=preceding_calls
+        )
 
     def _described(self, derived: Input) -> Input:
         """Describe an input that was derived from the base relative to the first input."""
-        what = derived.example.what
+        description = derived.example.what
         for new_size, size in self._shrunk.items():
-            what = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", what)
-        return replace(derived, example=Example(what, derived.example.values), is_smaller=self.base.is_smaller)
+            description = re.sub(rf"\binstead of {new_size}\b", f"instead of {size}", description)
+        return replace(derived, example=Example(description, derived.example.values), is_smaller=self.base.is_smaller)
 
     def _reseeded_inputs(self) -> Iterator[Input]:
         values = self.base.example.values
@@ -312,9 +316,9 @@ def describe_raised(error: Exception, raiser: Literal["capture", "program", "fun
 def shrinkable_sizes(first: Arguments) -> list[int]:
     """Return the sizes of dimensions that may be shrunk, those of first dimensions, such as batches, first."""
     tensors = tensors_in(first.values())
-    leading = [tensor.shape[0] for tensor in tensors if tensor.dim()]
-    inner = [size for tensor in tensors for size in tensor.shape[1:]]
-    return [size for size in dict.fromkeys([*leading, *inner]) if size >= _MIN_SHRINKABLE]
+    first_sizes = [tensor.shape[0] for tensor in tensors if tensor.dim()]
+    other_sizes = [size for tensor in tensors for size in tensor.shape[1:]]
+    return [size for size in dict.fromkeys([*first_sizes, *other_sizes]) if size >= _MIN_SHRINKABLE]
 
 
 def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
@@ -324,11 +328,11 @@ def shrunk(first: Arguments, size: int) -> Iterator[tuple[Arguments, int]]:
     them. No other dimension has the new size.
     """
     tensors = tensors_in(first.values())
-    highest = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
-    least = max([_MIN_SIZE, *(index + 1 for index in highest if index < size)])
+    largest_indices = [int(tensor.max()) for tensor in tensors if look_like_indices(tensor) and tensor.numel()]
+    smallest_size = max([_MIN_SIZE, *(index + 1 for index in largest_indices if index < size)])
     sizes = {length for tensor in tensors for length in tensor.shape}
-    fewest = next(number for number in range(least, least + len(sizes) + 1) if number not in sizes)
-    has_other_size = fewest < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
-    for new in (fewest, _DIVISIBLE_SIZE) if has_other_size else (fewest,):
+    unused_size = next(number for number in range(smallest_size, smallest_size + len(sizes) + 1) if number not in sizes)
+    has_other_size = unused_size < _DIVISIBLE_SIZE and _DIVISIBLE_SIZE not in sizes and size % _DIVISIBLE_SIZE == 0
+    for new in (unused_size, _DIVISIBLE_SIZE) if has_other_size else (unused_size,):
         if 2 * new <= size:
             yield map_tensors(first, functools.partial(resize, size=size, new_size=new)), new

@@ -92,12 +92,12 @@ class SavedState:
         address = memory.data_ptr()
         for index, (tensor, alias, requires_grad, grad) in enumerate(self._tensors):
             if alias.untyped_storage().data_ptr() == address:
-                moved = torch.empty(0, dtype=alias.dtype, device=alias.device)
-                moved.set_(new_memory, alias.storage_offset(), alias.size(), alias.stride())
+                new_alias = torch.empty(0, dtype=alias.dtype, device=alias.device)
+                new_alias.set_(new_memory, alias.storage_offset(), alias.size(), alias.stride())
                 if tensor.data_ptr() == alias.data_ptr():
-                    tensor.data = moved
-                self._tensors[index] = tensor, moved, requires_grad, grad
-                self._memory[new_memory.data_ptr()] = moved, elements
+                    tensor.data = new_alias
+                self._tensors[index] = tensor, new_alias, requires_grad, grad
+                self._memory[new_memory.data_ptr()] = new_alias, elements
 
     def _save(self, value: Any) -> list[Any]:
         """Save the content of one object; return the objects it refers to."""

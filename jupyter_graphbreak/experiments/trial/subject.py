@@ -120,13 +120,13 @@ class Subject:
         self.filters = copier.copy_filters()
         roots = [self.call, *self.handlers.values(), *self.filters.values(), *(value for _, value in self.roots())]
         copies = () if self.arguments is None else self.arguments.values()
-        self._uncopied = UncopiedCode(copier, kept_names.values, roots, copies)
-        self.changeable_parts = self._uncopied.changeable_parts
+        self._uncopied_code = UncopiedCode(copier, kept_names.values, roots, copies)
+        self.changeable_parts = self._uncopied_code.changeable_parts
         if memory_provider is not None:
             return
         self._values = [(place, value_to_save(place.read())) for place in self._places]
         self._locks = [copy for key, copy in copier.memo.items() if type(copy) in LOCKS and id(copy) != key]
-        self._saved = SavedState((value for _, value in self.roots()), self.memory.restores)
+        self._saved_state = SavedState((value for _, value in self.roots()), self.memory.restores)
         self.initial = self.state()
 
     def roots(self) -> Iterator[tuple[str, Any]]:
@@ -211,7 +211,7 @@ class Subject:
         Call this after a run, before a different subject runs.
         """
         for initial, changed in self.memory.changed_storages():
-            self._saved.move(changed, changed.clone(), initial)
+            self._saved_state.move(changed, changed.clone(), initial)
             self._detached_keys.add(memory_key(changed))
         self.memory.restore()
 
@@ -221,7 +221,7 @@ class Subject:
         for place, value in self._values:
             place.write(value_to_restore(value))
         self.memory.restore()
-        self._saved.restore()
+        self._saved_state.restore()
 
     def keep_definitions(self, names: Container[str]) -> None:
         """Make :meth:`restore` keep the functions that variables refer to now, because a change has defined them."""
@@ -280,7 +280,7 @@ class Subject:
         TrialStoppedError
             If the code leaves a lock locked, or waits for a lock that only it could release.
         """
-        with self._uncopied.using_copies(), self.modes.entered(), released(self._locks, self.call):
+        with self._uncopied_code.using_copies(), self.modes.entered(), released(self._locks, self.call):
             yield
 
 

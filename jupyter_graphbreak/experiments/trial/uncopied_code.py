@@ -20,7 +20,7 @@ from jupyter_graphbreak.experiments.trial.assigned_attributes import (
     library_parts,
     sets_attributes,
 )
-from jupyter_graphbreak.experiments.trial.copies import Uncopied, clone
+from jupyter_graphbreak.experiments.trial.copies import UncopiedObject, clone
 from jupyter_graphbreak.experiments.trial.function_copies import LRU_CACHE, is_library_function
 from jupyter_graphbreak.experiments.trial.object_kinds import is_atom, is_code, is_data
 from jupyter_graphbreak.experiments.trial.process_state import find_changing_line
@@ -44,7 +44,7 @@ from jupyter_graphbreak.experiments.trial.swapped_places import (
     item_place,
     part_place,
 )
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE
+from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS
 from jupyter_graphbreak.recording.targets import is_own, is_user_class, reachable_objects
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
 from jupyter_graphbreak.records.attributes import is_instance
@@ -98,14 +98,14 @@ class UncopiedCode:
         self._kept_values = kept_values
         self.changeable_parts: list[LibraryPart] = []
         self._copied_methods: set[types.FunctionType] = set()
-        self._entered = 0
+        self._open_contexts = 0
         self._saved_namespaces: list[tuple[Any, frozenset[str], dict[str, Any]]] = []
         self._codes_before: list[tuple[types.FunctionType, types.CodeType]] = []
         self._destructor_effect: ObservedEffect | None = None
         #: User modules, classes and functions that the code may change, and the names swapped in each.
         self._namespaces: list[tuple[types.ModuleType | type | types.FunctionType, frozenset[str]]] = []
         self._swap_all(roots, arguments)
-        self._saved = SavedState(copier.uncopied)
+        self._saved_state = SavedState(copier.uncopied_objects)
 
     @contextlib.contextmanager
     def using_copies(self) -> Iterator[None]:
@@ -126,8 +126,8 @@ class UncopiedCode:
             raise ThreadSeesCopyError(
                 f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
             )
-        self._entered += 1
-        if self._entered == 1:
+        self._open_contexts += 1
+        if self._open_contexts == 1:
             for place in swapped:
                 place.exchange()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
@@ -137,12 +137,12 @@ class UncopiedCode:
         try:
             yield
         finally:
-            self._entered -= 1
-            if not self._entered:
+            self._open_contexts -= 1
+            if not self._open_contexts:
                 self._restore_namespaces()
                 for place in swapped:
                     place.exchange()
-                self._saved.restore()
+                self._saved_state.restore()
 
     def _restore_namespaces(self) -> None:
         """Undo changes of modules, classes and functions that a run made without naming them, as with ``setattr``.
@@ -192,9 +192,9 @@ class UncopiedCode:
                 assigns_attributes = assigns_attributes or sets_attributes(item.__code__)
                 if not self._copier.reads_copies(item):
                     functions.append((item, names))
-        destructible = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
+        classes_with_destructor = [cls for cls in classes if is_user_class(cls) and "__del__" in vars(cls)]
         self._destructor_effect = next(
-            (effect for cls in destructible for effect in _effects_of_destructor(cls, user_functions)), None
+            (effect for cls in classes_with_destructor for effect in _effects_of_destructor(cls, user_functions)), None
         )
         swapped_in_modules = self._swap_modules(modules)
         if assigns_attributes:
@@ -348,7 +348,7 @@ class UncopiedCode:
         count_before = len(self._places)
         if value is MISSING or is_atom(value):
             self._places.append(SwappedPlace(place, value))
-        elif (refusing_function := REFUSABLE.replacement_of(value)) is not None:
+        elif (refusing_function := TRIAL_REPLACEMENTS.replacement_of(value)) is not None:
             self._places.append(SwappedPlace(place, refusing_function))
         elif is_instance(value, functools.singledispatchmethod) or (
             is_instance(value, types.FunctionType) and is_library_function(value)  # such as one with a registry
@@ -361,7 +361,7 @@ class UncopiedCode:
         return len(self._places) > count_before
 
     def _swap_if_copied(self, place: NamedPlace, value: Any) -> None:
-        failed: list[Uncopied] = []
+        failed: list[UncopiedObject] = []
         result = clone(value, self._copier.memo, failed, self._copier.copy_function, self._copier.memory_provider)
         if result is not value and not failed:
             self._places.append(SwappedPlace(place, result))

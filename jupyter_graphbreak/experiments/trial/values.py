@@ -31,9 +31,9 @@ _MAX_SHOWN_ELEMENTS = 6
 _RTOL_OF_TEXT, _ATOL_OF_TEXT = 1e-3, 1e-4
 _MAX_LENGTH = 80
 #: Tolerated rounding, relative to the element and to the largest element.
-_NOISE = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
+_NOISE_TOLERANCES = {torch.float32: (2e-5, 2e-6), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 1.6e-2)}
 #: The rounding error that remains after terms cancel, relative to the largest number of all results.
-_CANCELED = 1e-5
+_CANCELED_TOLERANCE = 1e-5
 _MAX_DEPTH = 20
 #: The prefix that marks varying keys, which have no place of their own.
 _KEYS_PREFIX = "the keys of "
@@ -343,13 +343,13 @@ def _differs_by_noise(expected: torch.Tensor, actual: torch.Tensor, largest_of_a
     If terms cancel, the error is proportional to the terms. The only hints of their size are the largest element of
     the result and the largest of all results.
     """
-    noise = _NOISE.get(expected.dtype)
+    noise = _NOISE_TOLERANCES.get(expected.dtype)
     if noise is None or expected.layout != torch.strided or expected.device != actual.device:
         return False
     finite = expected[expected.isfinite()].abs()
     largest = float(finite.max()) if finite.numel() else 0.0
     relative, relative_to_largest = noise
-    absolute = max(1e-5, relative_to_largest * largest, _CANCELED * largest_of_all)
+    absolute = max(1e-5, relative_to_largest * largest, _CANCELED_TOLERANCE * largest_of_all)
     return torch.allclose(actual, expected, rtol=relative, atol=absolute, equal_nan=True)
 
 

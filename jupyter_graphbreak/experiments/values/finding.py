@@ -25,7 +25,7 @@ from jupyter_graphbreak.experiments.trial.places import RESULT, named_tensors
 from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require_time, timed_run
 from jupyter_graphbreak.experiments.values.ranges import range_of
-from jupyter_graphbreak.experiments.values.recorder import EagerValues, GraphsOneByOne, NodeKey, ValueRecorder
+from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
 from jupyter_graphbreak.recording import recorder as recording_of
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput
@@ -90,7 +90,7 @@ def values_of_entry(
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
         recorded = ValueRecorder()
-        backend = GraphsOneByOne(recorded)
+        backend = RecordingBackend(recorded)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
@@ -126,7 +126,7 @@ def values_of_entry(
     origins = [(graph_operation(origin.key), origin) for origin in recorded.origins.values()]
     eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
     origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
-    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run, lines)
+    line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run_report, lines)
     values = EntryValues(
         function=entry.function,
         backend=backend_name(entry.backend),
@@ -190,7 +190,7 @@ def _eager_counts(entry: Entry, recorder: ValueRecorder) -> NonFiniteCounts:
     subject = Subject(entry.call, entry.arguments)
 
     def program(*args: Any, **kwargs: Any) -> Any:
-        with EagerValues(recorder):
+        with EagerRecordingMode(recorder):
             return subject.call(*args, **kwargs)
 
     with running_eagerly():
@@ -206,7 +206,7 @@ def _compiled_counts(entry: Entry) -> NonFiniteCounts:
 
 def _operations(report: Report, correspondence: Correspondence) -> dict[NodeKey, _Operation]:
     """Return the operations of the graphs, as the report of the run has them."""
-    graphs_of_run = {graph.id: graph for graph in correspondence.run.graphs}
+    graphs_of_run = {graph.id: graph for graph in correspondence.run_report.graphs}
     operations = {}
     for graph in report.graphs:
         graph_of_run = graphs_of_run.get(correspondence.graph(graph.id) or "")

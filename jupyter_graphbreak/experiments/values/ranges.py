@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 _ELEMENTS_IN_PART = 1 << 20
 
 
-class Presence(NamedTuple):
+class NonfiniteFlags(NamedTuple):
     """Whether a tensor has NaN, and whether it has infinite elements."""
 
     has_nan: bool
     has_inf: bool
 
 
-NO_NONFINITE = Presence(has_nan=False, has_inf=False)
+ALL_FINITE = NonfiniteFlags(has_nan=False, has_inf=False)
 
 
-def presence_of(tensor: torch.Tensor) -> Presence:
+def nonfinite_flags(tensor: torch.Tensor) -> NonfiniteFlags:
     """Return whether a tensor has NaN or infinite elements."""
     with looking_at_tensors():
         numbers = _numbers(tensor)
         if numbers is None or not (numbers.is_floating_point() or numbers.is_complex()):
-            return NO_NONFINITE
+            return ALL_FINITE
         if all(bool(torch.isfinite(part).all()) for part in _parts(numbers)):
-            return NO_NONFINITE
-        return Presence(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
+            return ALL_FINITE
+        return NonfiniteFlags(bool(torch.isnan(numbers).any()), bool(torch.isinf(numbers).any()))
 
 
 def range_of(tensor: torch.Tensor) -> ValueRange:

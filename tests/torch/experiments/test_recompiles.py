@@ -19,7 +19,7 @@ from torch._dynamo.utils import clear_compilation_metrics, get_compilation_metri
 
 import jupyter_graphbreak
 from jupyter_graphbreak.experiments.remedies.change import apply_edits
-from jupyter_graphbreak.experiments.trial.seen_calls import key_of
+from jupyter_graphbreak.experiments.trial.call_specs import key_of
 from jupyter_graphbreak.report.remedies import WORKING
 from jupyter_graphbreak.views.words.verdict import verdict
 

@@ -83,7 +83,7 @@ def ways_of(cost: RegionCost | None) -> dict[str, CompiledWay]:
 
 @pytest.mark.exhaustive
 def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "ratio_in_turn", lambda *_: 1.25)
     forward = Block.forward
     cost = measured(Block)
@@ -101,7 +101,7 @@ def test_blocks_that_are_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     ways = ways_of(measured(Sequence, "eager"))
     assert (ways["blocks"].compilations, ways["blocks"].equal) == (1, True)
 
@@ -109,7 +109,7 @@ def test_blocks_of_pytorch_itself_are_compiled_as_well(monkeypatch: pytest.Monke
 def test_an_attribute_that_differs_is_the_reason_for_compiling_blocks_separately(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     with torch._dynamo.config.patch(recompile_limit=3):
         ways = ways_of(measured(Scaled, "eager"))
     assert list(ways) == ["whole", "blocks"]  # no two blocks share a nested region
@@ -134,7 +134,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 
 @pytest.mark.exhaustive
 def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(regions, "_WORTH_S", 0.0)
+    monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "_nested_region", _doubled_region)
     nested = ways_of(measured(Block))["nested"]
     assert (nested.equal, nested.time_ratio) == (False, None)

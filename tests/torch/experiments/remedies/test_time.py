@@ -94,7 +94,7 @@ def test_each_break_gets_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch, 
     search_ = Search(cast(TrialRunner, runner), seconds)
     search_.run()
     assert set(runner.goals_of_trials) == {*idents, "a part"}
-    assert not search_.unreached
+    assert not search_.unreached_breaks
     assert clock.now <= seconds
     titles = [candidate.titles for candidate in search_.candidates]
     assert len(titles) == len(set(titles)), "nothing is tried twice"
@@ -361,7 +361,9 @@ def test_change_that_was_not_tried_does_not_count_as_failed() -> None:
     late = TrialResult(Change(), "not tried", NO_TIME)
     goal = report.breaks[0].id
     candidate = Candidate(("where",), ("Take both sides with torch.where",), "edit", (goal,), (), late)
-    found: Any = SimpleNamespace(runner=runner, candidates=[candidate], unreached=[goal], faults=[], broken_part=None)
+    found: Any = SimpleNamespace(
+        runner=runner, candidates=[candidate], unreached_breaks=[goal], faults=[], broken_part=None
+    )
     remedies = with_remedies(report, {}, [found])[0].remedies or []
     assert remedies[-1].reason == "there was no time left"
     assert "did not work" not in (remedies[-1].person or "")

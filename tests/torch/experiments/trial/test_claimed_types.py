@@ -119,7 +119,7 @@ def test_programs_that_use_them_are_tried_and_change_nothing() -> None:
 def test_a_copy_has_the_real_type_and_the_same_state(name: str) -> None:
     value = CLAIMING[name]
     failed: list[Any] = []
-    copied = clone({"it": value}, failed=failed)["it"]
+    copied = clone({"it": value}, failures=failed)["it"]
     assert not failed
     assert type(copied).__qualname__ == type(value).__qualname__
     assert difference(value, copied) is None

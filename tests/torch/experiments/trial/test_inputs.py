@@ -360,7 +360,7 @@ def test_a_refused_number_does_not_exclude_tensors_that_require_gradients() -> N
 
 def test_a_program_is_compiled_for_nan_in_a_tensor_and_as_a_number() -> None:
     entry = Entry("", None, lambda x, lr: x * lr, Arguments(torch.ones(3), 0.1), "eager")
-    compiled = [case.input.what for case in Original(entry).edge_cases_to_compile("some")]
+    compiled = [case.input.description for case in Original(entry).edge_cases_to_compile("some")]
     assert {"all tensors nan", "all tensors with a nan", "lr = nan"} <= set(compiled)
 
 

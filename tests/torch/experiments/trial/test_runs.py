@@ -449,7 +449,7 @@ def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
     given = leaf(1, 1)
     given.grad = torch.full((2,), 5.0)
     found = result(lambda x: x * 1, given)
-    assert torch.equal(found.left_grad["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
+    assert torch.equal(found.leaf_grads["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
     assert found.gradients is not None
     assert torch.allclose(found.gradients["the argument x"], torch.tensor([0.5, 1.1094]), atol=1e-4)  # type: ignore[arg-type]
     assert torch.equal(given.grad, torch.full((2,), 5.0))

@@ -407,7 +407,7 @@ def test_listening_to_the_trace_is_no_effect_of_a_function_that_reads_a_level() 
 
 def test_effect_that_an_outer_guard_refuses_is_named() -> None:
     effect = ObservedEffect("file", "writes to the file rows.csv")
-    with pytest.raises(TrialStoppedError, match=re.escape(effect.what)), guarded():
+    with pytest.raises(TrialStoppedError, match=re.escape(effect.description)), guarded():
         raise EffectRefusedError(effect)
 
 

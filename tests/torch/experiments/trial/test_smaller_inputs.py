@@ -52,7 +52,7 @@ def of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
 
 def test_inputs_of_a_slow_function_are_smaller_and_described_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     found = of_slow_function(monkeypatch, double)
-    descriptions = {case.input.what: case.input.arguments.args[0].numel() for case in found.edge_cases()}
+    descriptions = {case.input.description: case.input.arguments.args[0].numel() for case in found.edge_cases()}
     assert descriptions["all tensors nan, with smaller tensors"] == 2
     assert descriptions["size 3 instead of 64, with smaller tensors"] == 3
 

@@ -19,7 +19,7 @@ from jupyter_graphbreak.experiments.trial.copies import clone
 from jupyter_graphbreak.experiments.trial.outcome import run, sandboxed
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.subject import Subject
-from jupyter_graphbreak.experiments.trial.unaudited_functions import REFUSABLE, Replacements
+from jupyter_graphbreak.experiments.trial.unaudited_functions import TRIAL_REPLACEMENTS, Replacements
 
 #: Statements that change a library or the process, and an expression for what they change.
 STOPPED = {
@@ -470,7 +470,7 @@ def test_compiled_code_makes_an_object_of_a_replaced_class(program: Callable[[st
     made = program("cv2.VideoWriter('c')", "cv2.WRITTEN")
     before = made.cv2.WRITTEN.copy()
     compiled: Callable[[torch.Tensor], torch.Tensor] = torch.compile(made.step, backend="eager")
-    with REFUSABLE.installed():
+    with TRIAL_REPLACEMENTS.installed():
         compiled(torch.ones(3))
     assert [*before, "c"] == made.cv2.WRITTEN
 

@@ -137,7 +137,7 @@ def test_existing_grads_are_copied_and_restored() -> None:
 
     _, (first, _) = runs(f, torch.ones(1, 2))
     assert torch.equal(first.value, torch.full((1, 2), 2.0))
-    assert torch.equal(first.left_grad["the parameter model.weight"], first.value)  # type: ignore[arg-type]
+    assert torch.equal(first.leaf_grads["the parameter model.weight"], first.value)  # type: ignore[arg-type]
     assert torch.equal(model.weight.grad, before)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ import pytest
 from jupyter_graphbreak.experiments.recompiles.candidates import CallPreparation
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.placement import with_dynamic, with_lines_before
-from jupyter_graphbreak.experiments.trial.seen_calls import CallSite, Path, Root
+from jupyter_graphbreak.experiments.trial.call_specs import CallSite, Path, Root
 
 MARK = CallPreparation(Path(Root("argument", "x")), "mark(NAME, 0)")
 AS_TENSOR = CallPreparation(Path(Root("argument", "k")), "tensor(NAME)", assigns=True)
@@ -25,8 +25,8 @@ def site_of(text: str, **options: Any) -> CallSite:
     tree = ast.parse(text.replace("%%", "##"))
     call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "f")
     end_line, end_column = call.end_lineno or 0, call.end_col_offset or 0
-    visible = frozenset(options.get("visible", {"torch"}))
-    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible)
+    visible_names = frozenset(options.get("visible", {"torch"}))
+    return CallSite("cell", "<module>", call.lineno, end_line, call.col_offset, end_column, None, visible_names)
 
 
 def placed(text: str, *preparations: CallPreparation, **options: Any) -> str | None:

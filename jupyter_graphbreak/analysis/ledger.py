@@ -247,7 +247,7 @@ def read_records(records: Iterable[Record]) -> Ledger:
 
 
 #: The attributes in which the ledger lists our additions to the trace.
-_LISTS: dict[type[additions.Addition], str] = {
+_ATTRIBUTE_BY_ADDITION: dict[type[additions.Addition], str] = {
     additions.AnswerDiffers: "differing_answers",
     additions.CompiledAgain: "compiled_again",
     additions.CompiledSaved: "compiled_saved",
@@ -299,7 +299,7 @@ class _LedgerReader:
     def _read_run_addition(self, record: Record, addition: additions.Addition) -> bool:
         """Read an addition that can occur outside of any frame; return whether it was one."""
         ledger = self.ledger
-        if (name := _LISTS.get(type(addition))) is not None:
+        if (name := _ATTRIBUTE_BY_ADDITION.get(type(addition))) is not None:
             getattr(ledger, name).append(addition)
             return True
         match addition:

@@ -151,10 +151,12 @@ class ReusableCode:
 
     def _was_traced(self, parts: list[Frame | Skipped]) -> bool:
         """Return whether the other run traced all code that led to a break, and so would have reported the break."""
-        begins = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
+        first_lines = {self._lines.get(line) for part in parts if (line := _first_line(part)) is not None}
         functions = {part.function for part in parts}
         compiled = [
-            frame for frame in self._compiled_afresh if frame.function in functions and _first_line(frame) in begins
+            frame
+            for frame in self._compiled_afresh
+            if frame.function in functions and _first_line(frame) in first_lines
         ]
         return bool(compiled) and all(frame.outcome in _TRACED_OUTCOMES for frame in compiled)
 
@@ -188,7 +190,7 @@ def _first_line(part: Frame | Skipped) -> Line | None:
 
 
 #: The maximum number of line comparisons for a diff of two texts.
-_MAX_STEPS = 100_000_000
+_MAX_LINE_COMPARISONS = 100_000_000
 
 
 def compare_runs(before: Report, after: Report) -> Changes:
@@ -305,7 +307,7 @@ def _aligned_blocks(old: list[str], new: list[str]) -> Iterator[tuple[int, int, 
     old, new = old[prefix : len(old) - suffix], new[prefix : len(new) - suffix]
     counts, new_counts = Counter(old), Counter(new)
     steps = sum(number * new_counts[text] for text, number in counts.items()) * min(len(old), len(new))
-    if steps > _MAX_STEPS:
+    if steps > _MAX_LINE_COMPARISONS:
         places = {text: place for place, text in enumerate(new) if new_counts[text] == 1}
         unique_pairs = [(place, places[text]) for place, text in enumerate(old) if counts[text] == 1 and text in places]
         for start, new_start in _longest_increasing_series(unique_pairs):
@@ -330,12 +332,12 @@ def _longest_increasing_series(pairs: list[tuple[int, int]]) -> list[tuple[int, 
         length = bisect_left(ends, second, key=lambda end: pairs[end][1])
         predecessors.append(ends[length - 1] if length else -1)
         ends[length : length + 1] = [index]
-    rising = []
+    series = []
     index = ends[-1] if ends else -1
     while index >= 0:
-        rising.append(pairs[index])
+        series.append(pairs[index])
         index = predecessors[index]
-    return rising[::-1]
+    return series[::-1]
 
 
 def _corresponding_sources(before: Report, after: Report) -> Iterator[tuple[Source, Source]]:

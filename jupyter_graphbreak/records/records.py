@@ -51,7 +51,7 @@ _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
 #: An upper bound of the times in a log, in seconds.
-_MAX_TIME = 1e11
+_MAX_TIME_S = 1e11
 
 #: Keys of the envelope that describe the origin of a record, not its content.
 _CONTEXT_KEYS = frozenset(
@@ -190,7 +190,7 @@ def compile_time(record: Record) -> CompileTime | None:
     function = data.get("co_name")
     if not (isinstance(start, int | float) and isinstance(seconds, int | float)):
         return None
-    if not (0 < start < _MAX_TIME and 0 <= seconds < _MAX_TIME):
+    if not (0 < start < _MAX_TIME_S and 0 <= seconds < _MAX_TIME_S):
         return None
     return CompileTime(start, seconds, display_name(function) if isinstance(function, str) else None)
 

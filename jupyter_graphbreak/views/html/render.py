@@ -116,7 +116,7 @@ def render_frontends_html(frontends: Frontends) -> str:
 
 _FOLDER = Path(__file__).parent
 #: The modules that the templates of a report call.
-_WORDS = {
+_TEMPLATE_MODULES = {
     "aftermath_words": aftermath,
     "change_words": changes,
     "cost_words": cost,
@@ -261,4 +261,4 @@ def page_script() -> str:
 
 def _report_macros(view: View) -> Any:
     # The macros of a template are attributes of its module, which has no static type.
-    return environment().get_template("report.html.j2").make_module({"v": view} | _WORDS)
+    return environment().get_template("report.html.j2").make_module({"v": view} | _TEMPLATE_MODULES)

@@ -20,7 +20,7 @@ from jupyter_graphbreak.views.words.cost import (
     coverage_sentences,
     restoring_sentences,
     startup_sentence,
-    time_with,
+    time_change_text,
 )
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
@@ -54,7 +54,7 @@ from jupyter_graphbreak.views.words.values import (
     left_out_sentence,
     line_note,
     line_sentence,
-    note_on_first,
+    non_finite_note,
     values_sentences,
 )
 from jupyter_graphbreak.views.words.verdict import advice_beside_verdict, compiled_name, verdict, why_untried
@@ -318,7 +318,7 @@ def _recompile_section(report: Report) -> Section | None:
 
 def _fix_sentence(report: Report, fix: Remedy) -> str:
     """Return the change that ends recompiles, with the outcome of its trial and the measured time of a call with it."""
-    time = time_with(report, fix)
+    time = time_change_text(report, fix)
     return f"Fix: {fix.title}. {outcome(fix)}{f'; {time}' if time else ''}"
 
 
@@ -403,10 +403,10 @@ def _check_section(report: Report) -> Section | None:
     checks = report.check or []
     sentences: list[tuple[str, Look]] = []
     for check in checks:
-        alike = [other for other in checks if other == check]  # such as a call with gradients and a call without
-        if check.equal and check is not alike[0]:
+        equal_checks = [other for other in checks if other == check]  # such as a call with gradients and a call without
+        if check.equal and check is not equal_checks[0]:
             continue
-        sentences.append((check_sentence(report, check, len(alike)), "good" if check.equal else "bad"))
+        sentences.append((check_sentence(report, check, len(equal_checks)), "good" if check.equal else "bad"))
         sentences += [(sentence, "note") for sentence in restoring_sentences(check)]
     return _sentence_section("check", "Correctness", sentences)
 
@@ -416,7 +416,7 @@ def _value_section(report: Report) -> Section | None:
     for number, values in enumerate(report.values or []):
         for index, (sentence, is_bad, non_finite) in enumerate(values_sentences(report, values)):
             location = non_finite.location if non_finite is not None else None
-            beside = note_on_first(non_finite) if non_finite is not None else ""
+            beside = non_finite_note(non_finite) if non_finite is not None else ""
             look: Look = "bad" if is_bad else "note"
             rows.append(
                 Row(f"{number}f{index}", _shorten_label(sentence), look, beside=beside, spot=_as_spot(location))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.report.schema import Break, Report
 
 #: Fewer breaks than this are shown one by one, unless one remedy removes them all.
-_MIN_GROUPED = 3
+_MIN_GROUPED_BREAKS = 3
 #: At most this many causes are named.
 _MAX_CAUSES = 3
 
@@ -45,7 +45,7 @@ def break_groups(report: Report) -> list[Group]:
     groups = []
     for breaks in by_key.values():
         shared_remedy = best_remedy(report, breaks[0])
-        is_grouped = len(breaks) >= _MIN_GROUPED or (
+        is_grouped = len(breaks) >= _MIN_GROUPED_BREAKS or (
             shared_remedy is not None and len(breaks) > 1 and len(shared_remedy.breaks) > 1
         )
         groups += [Group(breaks)] if is_grouped else [Group([break_]) for break_ in breaks]

@@ -85,5 +85,5 @@ def path_sentence(report: Report, path: PathDifference) -> str:
     """
     helper = helper_of(report, path)
     through = f" through {helper}" if helper else ""
-    asks = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
-    return f"{asks}: {path_results(path)}; {path_effect(path)}"
+    question = f"{place(report, decision_place(path))} asks `{one_line(path.function)}()`{through}"
+    return f"{question}: {path_results(path)}; {path_effect(path)}"

@@ -173,10 +173,10 @@ def _first_step(report: Report) -> str:
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     part = _part_with_one_break(report)
     if chosen:
-        return f". {_what_works(report, chosen)}{part}{nothing_compiled}"
+        return f". {_working_changes_text(report, chosen)}{part}{nothing_compiled}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing_compiled = f"{_what_failed(report)}{part}{nothing_compiled}"
+        nothing_compiled = f"{_no_working_change_text(report)}{part}{nothing_compiled}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
         nothing_compiled = f" {_as_sentence(one_line(reason))}{nothing_compiled}"
     if outside := _breaks_to_keep_outside(report):
@@ -260,7 +260,7 @@ def advice_beside_verdict(report: Report) -> str:
     return next((advice.text for advice in guidance(report, first)), "")
 
 
-def _what_failed(report: Report) -> str:
+def _no_working_change_text(report: Report) -> str:
     """Return why there is no working change; if a library's switch works but changes results, name the switch."""
     for remedy in report.remedies or []:
         switch = switch_with_title(remedy.title)
@@ -287,7 +287,7 @@ def _part_with_one_break(report: Report) -> str:
     return f" If you can remove {target_of(report, step)}, {step.title[:1].lower()}{step.title[1:]}."
 
 
-def _what_works(report: Report, chosen: Sequence[Remedy]) -> str:
+def _working_changes_text(report: Report, chosen: Sequence[Remedy]) -> str:
     total, removed = len(report.breaks), len({ident for remedy in chosen for ident in remedy.breaks})
     target = "it" if total == 1 else "both" if total == 2 else "all of them"  # noqa: PLR2004
     if len(chosen) > 1:

@@ -71,7 +71,7 @@ def main() -> None:
             section = line.strip("[]")
         elif line:
             known[section].add(line)
-    written = (f"[{name}]\n" + "\n".join(sorted(found | known[name])) for name, found in sections.items())
+    written = (f"[{name}]\n" + "\n".join(sorted(words | known[name])) for name, words in sections.items())
     LIST.write_text("\n".join(written) + "\n", encoding="utf-8")
 
 

@@ -142,10 +142,10 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
         for _ in range(5):
             program()
     for _ in range(rounds):
-        for program, found in zip(programs, times, strict=True):
+        for program, program_times in zip(programs, times, strict=True):
             start = time.perf_counter()
             program()
-            found.append((time.perf_counter() - start) * 1e6)
+            program_times.append((time.perf_counter() - start) * 1e6)
     saved = []
     for other in times[1:]:
         differences = sorted(whole - part for whole, part in zip(times[0], other, strict=True))
@@ -181,13 +181,13 @@ def order_of(report: jupyter_graphbreak.Report, breaks: list[Break]) -> list[int
     ]
     by_line = {line + 1: number for number, line in enumerate(dict.fromkeys(places))}
     by_id = {break_.id: break_ for break_ in report.breaks}
-    found = []
+    numbers = []
     for ident in report.order:
         location = by_id[ident].location
         number = by_line.get(location.line) if location is not None else None
-        if number is not None and number not in found:
-            found.append(number)
-    return found
+        if number is not None and number not in numbers:
+            numbers.append(number)
+    return numbers
 
 
 def main() -> int:

@@ -76,7 +76,7 @@ def constructs() -> dict[str, list[Construct]]:
 
 def _read(path: Path) -> list[Construct]:
     header, *cells = re.split(r"^# %% ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = []
+    constructs_of_file = []
     line = header.count("\n") + 1
     for cell in cells:
         title, *rest = cell.split("\n")
@@ -84,9 +84,9 @@ def _read(path: Path) -> list[Construct]:
         says = tuple(text.removeprefix("# says: ") for text in fields if text.startswith("# says: "))
         advice = " ".join(text.removeprefix("# do: ") for text in fields if text.startswith("# do: "))
         code = "\n".join(rest[len(fields) :])
-        found.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
+        constructs_of_file.append(Construct(path, title, says, advice, header, line + 1 + len(fields), code))
         line += cell.count("\n")
-    return found
+    return constructs_of_file
 
 
 def with_tables(text: str, rare: Container[str] = ()) -> str:

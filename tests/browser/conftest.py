@@ -108,12 +108,12 @@ class PageUnderTest:
             self.page.evaluate(AXE.read_text(encoding="utf-8"))
         # Skip descriptions of passed rules and of positions, which cost time.
         options = {"resultTypes": ["violations"], "selectors": False}
-        found = self.page.evaluate(
+        violations = self.page.evaluate(
             "([within, options]) => axe.run(within, options).then(found => found.violations)", [within, options]
         )
         return [
             f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0]['failureSummary'][:300]}"
-            for each in found
+            for each in violations
             if each["impact"] in {"serious", "critical"}
         ]
 

@@ -266,12 +266,12 @@ def test_a_row_of_every_report_about_a_function_highlights_its_line(open_page: O
 
 def heights(page: Page) -> list[float]:
     """Return the vertical positions of the parts of a report and of the cells below it."""
-    found: list[float] = page.evaluate(
+    values: list[float] = page.evaluate(
         "() => Array.from(document.querySelectorAll('.graphbreak > *, .gb-item, .jp-Cell'))"
         ".filter(each => each.checkVisibility()).map("
         " each => each.getBoundingClientRect().top + document.querySelector('.jp-WindowedPanel-outer').scrollTop)"
     )
-    return found
+    return values
 
 
 def test_the_status_is_complete_and_moves_nothing(open_page: Open, lab: Lab) -> None:

@@ -64,11 +64,11 @@ def test_every_pane_is_accessible_in_both_themes(open_report: Open, name: str, s
 def test_the_themes_differ(open_report: Open) -> None:
     def colours(scheme: str) -> list[str]:
         page = open_report(two_breaks(), scheme=scheme).page
-        found: list[str] = page.evaluate(
+        values: list[str] = page.evaluate(
             """() => ['.graphbreak', '.gb-verdict', '.gb-strip a b', '.gb-band', '.gb-dim, small'].map(
                 name => getComputedStyle(document.querySelector(name)).color)"""
         )
-        return found
+        return values
 
     assert not set(colours("light")) & set(colours("dark"))
 

@@ -53,8 +53,8 @@ def panel(page: Page) -> Locator:
 
 
 def rows(page: Page, level: int | None = None) -> Locator:
-    found = panel(page).get_by_role("treeitem")
-    return found if level is None else found.and_(page.locator(f"[aria-level='{level}']"))
+    items = panel(page).get_by_role("treeitem")
+    return items if level is None else items.and_(page.locator(f"[aria-level='{level}']"))
 
 
 def row(page: Page, name: str) -> Locator:

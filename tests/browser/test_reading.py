@@ -164,11 +164,11 @@ def test_minor_breaks_of_libraries_are_last_and_folded(open_report: Open) -> Non
 
 
 def cells(page: Page) -> list[str]:
-    found: list[str] = page.evaluate(
+    values: list[str] = page.evaluate(
         "() => jupyterapp.shell.currentWidget.content.widgets.map("
         "cell => `${cell.model.type} ${cell.model.sharedModel.getSource()}`)"
     )
-    return found
+    return values
 
 
 #: One visible focusable element of each kind; kinds differ in element, class and position.

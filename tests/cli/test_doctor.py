@@ -35,10 +35,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a shell script 
 
 def faults(cli: Cli, **options: str) -> dict[str, tuple[str, str]]:
     """Return the sentence and the fix for each fault."""
-    done = cli("doctor", "--format", "json", **options)
-    found = {item["what"]: (item["says"], item["fix"]) for item in json.loads(done.stdout) if item["fix"] is not None}
-    assert done.returncode == int(bool(found)), done.stderr
-    return found
+    process = cli("doctor", "--format", "json", **options)
+    findings = json.loads(process.stdout)
+    faults_by_requirement = {item["what"]: (item["says"], item["fix"]) for item in findings if item["fix"] is not None}
+    assert process.returncode == int(bool(faults_by_requirement)), process.stderr
+    return faults_by_requirement
 
 
 def test_a_machine_that_can_compile_has_no_faults(cli: Cli) -> None:
@@ -148,11 +149,11 @@ def test_the_code_of_the_compiler_cannot_be_loaded(monkeypatch: pytest.MonkeyPat
             raise OSError(f"{path}: failed to map segment from shared object")
 
     monkeypatch.setattr(ctypes, "CDLL", Loaded)
-    found = installation._check_cpp_compiler("g++ -O1")  # a command may have options
-    assert found.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
-    assert found.says.endswith("failed to map segment from shared object")
-    assert found.fix is not None
-    assert "noexec" in found.fix
+    requirement = installation._check_cpp_compiler("g++ -O1")  # a command may have options
+    assert requirement.says.startswith("the code that g++ -O1 compiles cannot be loaded: ")
+    assert requirement.says.endswith("failed to map segment from shared object")
+    assert requirement.fix is not None
+    assert "noexec" in requirement.fix
 
 
 @pytest.mark.parametrize(

@@ -596,8 +596,8 @@ def test_front_ends_of_one_call_are_above_its_report(shell: Shell) -> None:
     assert table in shell.ip.display_pub.outputs[0]["data"]["text/plain"]
     assert "with x = tensor([-1.]): tensor([9.]) instead of tensor([-11.])" in table
     assert shell.report.summary.breaks == 1
-    found = shell.ip.user_ns["found"]
-    assert found.report.summary.breaks == found["torch.compile"].breaks == 1
+    frontends = shell.ip.user_ns["found"]
+    assert frontends.report.summary.breaks == frontends["torch.compile"].breaks == 1
 
 
 def test_front_ends_of_the_function_that_a_cell_calls_last(shell: Shell) -> None:
@@ -803,12 +803,12 @@ def test_values_of_a_line_of_a_cell(shell: Shell) -> None:
 def test_scripts_of_a_cell_are_written_and_run_alone(shell: Shell) -> None:
     shell.run(BREAK)
     shell.run("%%compile_explain --repro -o report\nf(torch.ones(3))")
-    (found,) = shell.report.reproducers or []
-    assert found.script is not None, found.reason
-    assert "torch._dynamo.graph_break()" in found.script
-    assert shell.report.reproducer("b1") == found.script
-    assert found.issue is not None
-    assert "### Versions" in found.issue
+    (reproducer,) = shell.report.reproducers or []
+    assert reproducer.script is not None, reproducer.reason
+    assert "torch._dynamo.graph_break()" in reproducer.script
+    assert shell.report.reproducer("b1") == reproducer.script
+    assert reproducer.issue is not None
+    assert "### Versions" in reproducer.issue
     assert 'data-reproducer="0"' in shell.report.to_html()
 
 

@@ -208,13 +208,13 @@ def _address(folder: Path) -> str:
 
 def load() -> None:
     """Load the modules with which processes start."""
-    for module in _MODULES:
-        importlib.import_module(module)
+    for name in _MODULES:
+        importlib.import_module(name)
     package = importlib.import_module("jupyter_graphbreak")
-    for found in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
-        if not found.name.endswith((".__main__", ".assistant_tools")):  # the latter loads a plugin of pytest
+    for module in pkgutil.walk_packages(package.__path__, "jupyter_graphbreak."):
+        if not module.name.endswith((".__main__", ".assistant_tools")):  # the latter loads a plugin of pytest
             with contextlib.suppress(ImportError):  # of an optional package
-                importlib.import_module(found.name)
+                importlib.import_module(module.name)
     templates = importlib.import_module("jupyter_graphbreak.views.html.environment").environment()
     for name in templates.list_templates():
         templates.get_template(name)

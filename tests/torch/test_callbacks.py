@@ -40,8 +40,8 @@ def test_a_break_is_logged_at_a_higher_level_than_a_compilation(caplog: pytest.L
         jupyter_graphbreak.capture(on_event=callbacks.to_logging()),
     ):
         torch.compile(broken, backend="eager")(torch.ones(2))
-    found = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
-    assert found == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
+    logged = [(record.levelname, record.getMessage().split()[0]) for record in caplog.records]
+    assert logged == [("INFO", "Compiled"), ("WARNING", "Graph"), ("INFO", "Compiled")]
 
 
 def test_tensorboard_gets_totals_and_sentences() -> None:

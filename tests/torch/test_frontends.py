@@ -458,12 +458,12 @@ def test_an_internal_error_is_noted(monkeypatch: pytest.MonkeyPatch, function: s
 
     fail.__code__ = fail.__code__.replace(co_filename=frontends.__file__)  # so that it counts as an internal error
     monkeypatch.setattr(f"jupyter_graphbreak.experiments.frontends.{function}", fail)
-    found = compare_frontends(lambda x: x + 1, torch.ones(2))
-    assert not found.verdicts
-    assert found.diagnostics
-    assert all("(RuntimeError: broken)" in note.message for note in found.diagnostics)
-    assert "RuntimeError: broken" in found.to_text()
-    assert "RuntimeError: broken" in found.to_html()
+    comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
+    assert not comparison.verdicts
+    assert comparison.diagnostics
+    assert all("(RuntimeError: broken)" in note.message for note in comparison.diagnostics)
+    assert "RuntimeError: broken" in comparison.to_text()
+    assert "RuntimeError: broken" in comparison.to_html()
 
 
 @pytest.mark.exhaustive
@@ -477,11 +477,11 @@ def test_failed_examination_of_one_front_end_leaves_the_others(monkeypatch: pyte
 
     whole = compare_frontends(lambda x: x + 1, torch.ones(2))
     monkeypatch.setattr(Examination, "_run_first_input", fail_once)
-    found = compare_frontends(lambda x: x + 1, torch.ones(2))
+    comparison = compare_frontends(lambda x: x + 1, torch.ones(2))
     expected = [verdict.frontend for verdict in whole.verdicts if verdict.frontend != "torch.fx.symbolic_trace"]
-    assert [verdict.frontend for verdict in found.verdicts] == expected
+    assert [verdict.frontend for verdict in comparison.verdicts] == expected
     assert len(expected) == len(whole.verdicts) - 1
-    (note,) = found.diagnostics
+    (note,) = comparison.diagnostics
     assert "while examining torch.fx.symbolic_trace (RuntimeError: broken)" in note.message
 
 

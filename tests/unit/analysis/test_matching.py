@@ -28,12 +28,12 @@ PRINT, BRANCH = "Failed to trace builtin operator", "Data-dependent branching"
 def report(text: str, *breaks: tuple[str, str], name: str = "Cell In[1]", **fields: Any) -> Report:
     """Return a report of a cell, each break given by its reason and its expression, found in the text in order."""
     lines = text.split("\n")
-    found = []
+    breaks = []
     for number, (reason, code) in enumerate(breaks, start=1):
         seen = [line for line, each in enumerate(lines, start=1) if code in each]
         same = [other for other in breaks[: number - 1] if other == (reason, code)]
-        found.append(_break(number, reason, Location("s1", seen[len(same)], seen[len(same)], None, None, "f", code)))
-    return _report(found, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
+        breaks.append(_break(number, reason, Location("s1", seen[len(same)], seen[len(same)], None, None, "f", code)))
+    return _report(breaks, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
 
 
 def _break(number: int, reason: str, location: Location | None) -> Break:

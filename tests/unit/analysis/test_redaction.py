@@ -196,17 +196,17 @@ CANARY = "CANARY_word"
 
 def structs_below(kind: object) -> set[type[msgspec.Struct]]:
     """Return the structures that a type is made of, itself included."""
-    found: set[type[msgspec.Struct]] = set()
+    types: set[type[msgspec.Struct]] = set()
     waiting = [kind]
     while waiting:
         part = waiting.pop()
         if isinstance(part, type) and issubclass(part, msgspec.Struct):
-            if part in found:
+            if part in types:
                 continue
-            found.add(part)
+            types.add(part)
             waiting += typing.get_type_hints(part, include_extras=True).values()
         waiting += typing.get_args(part)
-    return found
+    return types
 
 
 def filled(kind: Any) -> Any:

@@ -268,9 +268,9 @@ def test_a_limit_ends_reading_with_a_note(tmp_path: Path, limits: ReadingLimits,
 def test_a_folder_with_too_many_files_is_read_partly(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.log").write_bytes(BRANCH)
-    found = trace_files(tmp_path, ReadingLimits(files=3))
-    assert [path.name for path in found.files] == ["0.log", "1.log", "2.log"]
-    assert found.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
+    logs = trace_files(tmp_path, ReadingLimits(files=3))
+    assert [path.name for path in logs.files] == ["0.log", "1.log", "2.log"]
+    assert logs.notes == [f"Only 3 files in {tmp_path.name} were checked: there are more."]
 
 
 MUTATED = sorted(LOGS.glob("*/*.log"))

@@ -156,7 +156,7 @@ def test_breaks_that_only_some_ranks_have_come_first(tmp_path: Path) -> None:
     job = read_trace(tmp_path)
     assert isinstance(job, Job)
     assert [(process.rank, [equal.rank for equal in process.equal]) for process in job.processes] == [(1, []), (0, [1])]
-    assert [(found.ranks, found.missing_in) for found in job.breaks] == [([1], [0]), ([0, 1], [])]
+    assert [(break_.ranks, break_.missing_in) for break_ in job.breaks] == [([1], [0]), ([0, 1], [])]
     assert "only on rank 1, not on rank 0" in job.to_text()
     assert Job.from_json(job.to_json()) == job
 

@@ -149,12 +149,12 @@ def test_a_break_costs_what_its_fix_saved_or_else_the_time_outside_graphs() -> N
 
 def test_pieces_are_in_order_and_their_shares_add_up() -> None:
     report = cost()
-    found = pieces(report, entry_of(report))
-    assert [piece.name for piece in found] == [
+    call_pieces = pieces(report, entry_of(report))
+    assert [piece.name for piece in call_pieces] == [
         "guards", "A", "outside at break 1", "B", "C", "outside at break 2", "D",
     ]  # fmt: skip
-    assert sum(piece.share for piece in found) == pytest.approx(1)
-    assert [piece.ops for piece in found] == [0, 4, 0, 1, 2, 0, 2]
+    assert sum(piece.share for piece in call_pieces) == pytest.approx(1)
+    assert [piece.ops for piece in call_pieces] == [0, 4, 0, 1, 2, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -454,17 +454,17 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
         BlockDifference(number, f"self.index == {old}", line) for number in (1, 2) for old in reversed(range(number))
     ]
     apart = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
-    found = sentences(RegionCost("Block", 12, None, [ways[0], apart]))
+    texts = sentences(RegionCost("Block", 12, None, [ways[0], apart]))
     assert (
-        found[0]
+        texts[0]
         == "compile each `Block` alone (`block.compile()`): compiling at a first start takes 4.1 s instead of 19.3 s"
     )
-    assert found[1].startswith(
+    assert texts[1].startswith(
         "compiled alone, the 12 `Block` modules need 2 compilations, and the rest of them runs eagerly (recompile "
         "limit), because of what differs: self.index: 0 -> 1 -> different value"
     )
-    assert "(line 12). Advice: " in found[1]
-    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == found[1:]
+    assert "(line 12). Advice: " in texts[1]
+    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == texts[1:]
 
 
 def test_a_second_start_is_compared_with_the_first() -> None:

@@ -87,21 +87,21 @@ def test_the_saved_reports_are_current(name: str) -> None:
 @pytest.mark.parametrize("name", SAVED)
 def test_the_markup_is_well_formed_and_every_link_has_a_target(name: str) -> None:
     html = render_html(SAVED[name]())
-    found = Markup(html)
-    assert found.open == []
-    assert found.tags <= KNOWN
-    assert len(found.ids) == len(set(found.ids))
-    for link in found.links:
-        assert link.startswith("https://") or link.removeprefix("#") in found.ids
+    markup = Markup(html)
+    assert markup.open == []
+    assert markup.tags <= KNOWN
+    assert len(markup.ids) == len(set(markup.ids))
+    for link in markup.links:
+        assert link.startswith("https://") or link.removeprefix("#") in markup.ids
 
 
 @pytest.mark.parametrize("with_data", [False, True])
 def test_a_job_is_well_formed_and_reports_are_not_nested(with_data: bool) -> None:
     html = render_job_html(job(), with_data=with_data)
-    found = Markup(html)
-    assert found.open == []
-    assert found.tags <= KNOWN | ({"script"} if with_data else set())
-    assert not {"header", "footer"} & found.tags
+    markup = Markup(html)
+    assert markup.open == []
+    assert markup.tags <= KNOWN | ({"script"} if with_data else set())
+    assert not {"header", "footer"} & markup.tags
     assert html.count('data-graphbreak="data"') == (3 if with_data else 0)
     first, *reports = html.split('<div class="graphbreak')[1:]
     assert first.count("<div") + 1 == first.count("</div>")
@@ -222,11 +222,11 @@ def test_numbers_that_were_not_measured_are_not_shown() -> None:
 
 def test_hostile_text_is_never_markup() -> None:
     html = render_html(hostile())
-    found = Markup(html)
-    assert found.tags <= KNOWN
-    assert HOSTILE in found.text
-    assert "{{7*7}}" in found.text
-    assert not any(link.startswith("javascript:") for link in found.links)
+    markup = Markup(html)
+    assert markup.tags <= KNOWN
+    assert HOSTILE in markup.text
+    assert "{{7*7}}" in markup.text
+    assert not any(link.startswith("javascript:") for link in markup.links)
     rest = "".join(item for items in render_rest(hostile()).values() for item in items)
     assert "<img" not in rest
 

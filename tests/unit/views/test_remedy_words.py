@@ -239,9 +239,9 @@ def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
     ]
     at = -1
     for sentence in wanted:
-        found = text.find(sentence, at + 1)
-        assert found > at, sentence
-        at = found
+        place = text.find(sentence, at + 1)
+        assert place > at, sentence
+        at = place
 
 
 def test_remedies_with_one_title_are_named_once() -> None:

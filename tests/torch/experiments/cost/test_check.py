@@ -443,9 +443,9 @@ def test_times_and_addresses_in_the_state_are_no_difference_but_other_state_is()
         replaced(gm, "sum", "mean")
         return gm.forward
 
-    found = checked(Remembering(), wrong, torch.ones(3))
-    assert [text.partition(":")[0] for text in found.differences] == ["self afterwards"]
-    assert found.differences[0].endswith("at .sum")
+    comparison = checked(Remembering(), wrong, torch.ones(3))
+    assert [text.partition(":")[0] for text in comparison.differences] == ["self afterwards"]
+    assert comparison.differences[0].endswith("at .sum")
 
 
 class CountingOptimizer(torch.optim.Optimizer):

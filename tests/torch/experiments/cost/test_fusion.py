@@ -88,5 +88,5 @@ def test_pairs_of_the_same_lines_count_as_one() -> None:
         line = stack[-1].line or 0
         return Location("s1", line, line) if line < 9 else None
 
-    found = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable_kernels("A", pairs, locate)]
-    assert found == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]
+    kernels = [(one.reason, one.nbytes >> 20, one.count, one.op) for one in notable_kernels("A", pairs, locate)]
+    assert kernels == [("reduction", 4, 2, None), ("library", 2, 1, "aten.cumsum.default")]

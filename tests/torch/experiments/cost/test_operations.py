@@ -62,9 +62,9 @@ def measured(compiler: Compiler, *, requires_grad: bool = False) -> MeasuredEntr
 
 def test_the_slow_operation_is_named_with_its_line() -> None:
     compiler = Compiler(slow_sine)
-    found = measured(compiler)
-    assert found.cost.ops is not None
-    (op,) = found.cost.ops
+    measured_entry = measured(compiler)
+    assert measured_entry.cost.ops is not None
+    (op,) = measured_entry.cost.ops
     assert (op.graph, op.op) == ("A", "torch.sin")
     assert op.location is not None
     assert op.location.line == wave.__code__.co_firstlineno + 4

@@ -243,16 +243,16 @@ def _varied(given: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 @contextlib.contextmanager
 def _logged() -> Iterator[list[tuple[str, str, str]]]:
-    found: list[tuple[str, str, str]] = []
+    messages: list[tuple[str, str, str]] = []
     logger = logging.getLogger("a.program")
     handler = logging.Handler()
-    handler.emit = lambda record: found.append((record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append((record.name, record.levelname, record.getMessage()))  # type: ignore[method-assign]
     before = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     try:
-        yield found
+        yield messages
     finally:
         logger.removeHandler(handler)
         logger.level, logger.propagate = before

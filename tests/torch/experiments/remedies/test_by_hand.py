@@ -96,10 +96,10 @@ def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folde
             observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it would raise
     for variant in variants:
         expected, actual = alone.eager.observed[variant], actually.observed[variant]
-        found = names_of_differences(expected, actual)
+        names = names_of_differences(expected, actual)
         # Differences that compilation alone makes are not caused by the remedy.
-        found = [name for name in found if name not in names_of_differences(expected, alone.compiled.observed[variant])]
+        names = [name for name in names if name not in names_of_differences(expected, alone.compiled.observed[variant])]
         if remedy.verdict == "works but differs":
-            found = [name for name in found if not is_allowed_difference(name, expected, actual)]
-        details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in found)
-        assert not found, f"{what}{variant}: {details}"
+            names = [name for name in names if not is_allowed_difference(name, expected, actual)]
+        details = "".join(f"\n{name}: {expected.get(name)} became {actual.get(name)}" for name in names)
+        assert not names, f"{what}{variant}: {details}"

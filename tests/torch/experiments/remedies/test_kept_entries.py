@@ -48,10 +48,10 @@ PLUS: Callable[[torch.Tensor], torch.Tensor] = lambda x: breaks(x) + 1  # noqa: 
 
 def kept(run: Callable[[], Any]) -> tuple[list[Entry], Any]:
     torch._dynamo.reset()
-    with keep_entries() as found:
+    with keep_entries() as kept_entries:
         value = run()
-    assert found.left_out == []
-    return found.entries, value
+    assert kept_entries.left_out == []
+    return kept_entries.entries, value
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_gradient_of_a_large_parameter_is_digested_and_its_grad_is_kept() -> Non
             assert subject.call.weight.grad is not None
             assert torch.equal(subject.call.weight.grad, module.weight.grad)
     assert difference(results[0].gradients, results[1].gradients) is None
-    gradients = [(found.gradients or {})["the parameter weight"] for found in results]
+    gradients = [(result.gradients or {})["the parameter weight"] for result in results]
     assert all(gradient is not None and gradient.numel() < LARGE * LARGE / 50 for gradient in gradients)
 
 

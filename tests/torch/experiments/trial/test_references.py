@@ -245,9 +245,9 @@ def test_inputs_that_cannot_be_derived_are_skipped() -> None:
     def f(batch: OneSize) -> torch.Tensor:
         return batch["a"].sum()
 
-    found = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
-    assert found
-    assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in found)
+    inputs = list(other_inputs(Arguments(OneSize(a=torch.rand(4, 3))), f))
+    assert inputs
+    assert all(derived.arguments.args[0]["a"].shape[0] == 4 for derived in inputs)
 
 
 def made(calls: list[int]) -> Any:

@@ -45,14 +45,14 @@ def large_only(x: torch.Tensor) -> torch.Tensor:
 def of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
     monkeypatch.setattr(reference, "_SLOW_S", 0.0)
     given = Arguments(torch.arange(64.0))
-    found = Reference(fn, Input(given, describe("the first input", given, fn)))
-    found.shrink()
-    return found
+    slow_reference = Reference(fn, Input(given, describe("the first input", given, fn)))
+    slow_reference.shrink()
+    return slow_reference
 
 
 def test_inputs_of_a_slow_function_are_smaller_and_described_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = of_slow_function(monkeypatch, double)
-    descriptions = {case.input.what: case.input.arguments.args[0].numel() for case in found.edge_cases()}
+    reference = of_slow_function(monkeypatch, double)
+    descriptions = {case.input.what: case.input.arguments.args[0].numel() for case in reference.edge_cases()}
     assert descriptions["all tensors nan, with smaller tensors"] == 2
     assert descriptions["size 3 instead of 64, with smaller tensors"] == 3
 
@@ -62,10 +62,10 @@ def test_an_input_is_not_smaller_if_other_lines_then_run(monkeypatch: pytest.Mon
 
 
 def test_a_slow_function_is_called_again_only_if_other_lines_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = of_slow_function(monkeypatch, large_only)
-    run_input = Mock(wraps=found._run_input)
-    monkeypatch.setattr(found, "_run_input", run_input)
-    cases = list(found.edge_cases())
+    reference = of_slow_function(monkeypatch, large_only)
+    run_input = Mock(wraps=reference._run_input)
+    monkeypatch.setattr(reference, "_run_input", run_input)
+    cases = list(reference.edge_cases())
     runs = [given for (given,), _ in run_input.call_args_list]
     repeated = [case for case in cases if sum(run is case.input for run in runs) == 2]
     assert [case.input.arguments.args[0].numel() > 50 for case in repeated] == [False]

@@ -125,9 +125,9 @@ def test_both_sides_are_computed_with_where(before: list[str], code: str, after:
     ],
 )  # fmt: skip
 def test_gradients_stay_finite_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
-    found = texts("branch", problem(function(*before), code))
-    assert function(*after) in found
-    assert any("torch.where" in text and text != function(*after) for text in found), "the plain one is first"
+    proposed = texts("branch", problem(function(*before), code))
+    assert function(*after) in proposed
+    assert any("torch.where" in text and text != function(*after) for text in proposed), "the plain one is first"
 
 
 def test_a_chain_of_branches() -> None:

@@ -96,8 +96,8 @@ def test_a_new_name_is_neither_in_the_text_nor_in_another_cell() -> None:
 
 def test_the_range_of_a_jump_finds_its_test() -> None:
     made = draft("if x > 3:\n    y = 1\n")
-    found = made.find(1, 0, 1, 8)
-    assert isinstance(found, ast.Compare)
+    node = made.find(1, 0, 1, 8)
+    assert isinstance(node, ast.Compare)
 
 
 def test_expressions_in_an_f_string_are_replaced() -> None:

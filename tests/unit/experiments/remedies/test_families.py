@@ -51,8 +51,8 @@ def test_a_similar_call_is_not_removed() -> None:
     ],
 )  # fmt: skip
 def test_settings_are_proposed_for_their_causes(gb_id: str, settings: list[dict[str, object]]) -> None:
-    found = proposals_of("setting", problem("y = x.item()\n", "x.item()", gb_id))
-    assert [dict(each.settings) for each in found] == [
+    proposals = proposals_of("setting", problem("y = x.item()\n", "x.item()", gb_id))
+    assert [dict(each.settings) for each in proposals] == [
         {CONFIG + name: value for name, value in each.items()} for each in settings
     ]
 
@@ -88,9 +88,9 @@ def test_code_that_needs_the_selection_is_not_changed(code: str) -> None:
 
 
 def test_taking_values_one_by_one_includes_the_setting() -> None:
-    found = proposals_of("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
-    assert found.texts["s1"].endswith("y = [value.item() for value in x]\n")
-    assert found.settings == {CONFIG + "capture_scalar_outputs": True}
+    proposal = proposals_of("scalar", problem("import torch\ny = x.tolist()\n", "x.tolist()", "GB0109"))[-1]
+    assert proposal.texts["s1"].endswith("y = [value.item() for value in x]\n")
+    assert proposal.settings == {CONFIG + "capture_scalar_outputs": True}
 
 
 @pytest.mark.parametrize(
@@ -242,12 +242,12 @@ def test_an_unreadable_source_has_no_proposals() -> None:
 def test_proposals_are_ordered_without_duplicates() -> None:
     assert set(FAMILIES) <= FAMILY_NAMES
     text = "import torch\ndef f(x):\n    if x.max().item() > 0: x += 1\n    return x\n"
-    found = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
-    assert 1 < len(found) <= MAX_PROPOSALS
-    assert found[0].family == "branch"
-    changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in found]
+    proposals = proposals_for(problem(text, "x.max().item()", "GB0124"), raise_fault)
+    assert 1 < len(proposals) <= MAX_PROPOSALS
+    assert proposals[0].family == "branch"
+    changes = [(tuple(each.texts.items()), tuple(each.settings.items()), each.code) for each in proposals]
     assert len(set(changes)) == len(changes)
-    assert {each.kind for each in found} == {"edit", "setting"}
+    assert {each.kind for each in proposals} == {"edit", "setting"}
 
 
 CONTEXTS = """
@@ -276,7 +276,7 @@ class Quiet:
 def test_code_whose_errors_are_handled_is_assumed_to_raise_nothing(around: str, *, is_handled: bool) -> None:
     text = f"{CONTEXTS}def f(x):\n    {around.format('y = int(x)')}\n"
     given = problem(text, "int(x)", "GB0124", entry="def f(")
-    found = proposals_for(given, raise_fault)
-    assert {proposal.family for proposal in found} >= {"setting", "scalar"}
+    proposals = proposals_for(given, raise_fault)
+    assert {proposal.family for proposal in proposals} >= {"setting", "scalar"}
     handled = "it assumes that int(x), whose errors the code around it handles, never raises"
-    assert all((handled in proposal.assumptions) is is_handled for proposal in found)
+    assert all((handled in proposal.assumptions) is is_handled for proposal in proposals)

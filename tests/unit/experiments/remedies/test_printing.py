@@ -238,10 +238,10 @@ def test_settings_move_or_skip_output() -> None:
     text = text.replace("print(x)", "logger.warning_once('hm')")
     hints = ["Add the logging method to `torch._dynamo.config.ignore_logging_functions`."]
     for known, name in ((hints, "ignore_logging_functions"), ([], "ignore_logger_methods")):
-        found = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
-        assert found[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
-        assert found[0].title == "Leave `logging.Logger.warning_once` out of compiled code"
-        assert {change.title for change in found if not change.assumptions} <= {"Write messages after the call"}
+        proposals = proposals_of("output", problem(text, "logger.warning_once('hm')", "GB0291", hints=known))
+        assert proposals[0].settings == {f"torch._dynamo.config.{name}": ["logging.Logger.warning_once"]}
+        assert proposals[0].title == "Leave `logging.Logger.warning_once` out of compiled code"
+        assert {change.title for change in proposals if not change.assumptions} <= {"Write messages after the call"}
 
 
 @pytest.mark.parametrize(
@@ -270,8 +270,8 @@ def test_a_check_whose_error_is_handled_stays_in_place(around: str, check: str) 
 )
 def test_statements_that_cannot_be_deferred_are_not_changed(text: str) -> None:
     entry = "def f(" if "def f(" in text else None
-    found = proposals_of("output", problem(text, "x.item()", "GB0124", entry=entry))
-    assert not any(each.compiles_itself for each in found)
+    proposals = proposals_of("output", problem(text, "x.item()", "GB0124", entry=entry))
+    assert not any(each.compiles_itself for each in proposals)
 
 
 def test_every_text_is_python() -> None:

@@ -121,8 +121,8 @@ def test_reduction_keeps_only_the_lines_that_reproduce_the_finding() -> None:
 def test_reduction_stops_when_time_is_up_and_keeps_the_condition_of_an_error() -> None:
     tree = ast.parse("def f(x):\n    if x > 1:\n        raise ValueError('no')\n    return x\nf(2)")
     assert reduce_script(tree, lambda _: True, lambda: True) == (tree, 0)
-    found, _ = reduce_script(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
-    assert "if x > 1:" in ast.unparse(found)
+    reduced, _ = reduce_script(tree, lambda text: "raise ValueError('no')" in text and "f(2)" in text, lambda: False)
+    assert "if x > 1:" in ast.unparse(reduced)
 
 
 def test_redacted_script_keeps_what_pytorch_reads() -> None:
@@ -222,9 +222,9 @@ def test_closures_of_one_function_stay_separate() -> None:
 
 def test_options_of_torch_compile_are_left_out_and_its_backend_is_kept() -> None:
     script = "import torch\nfrom own import f\ncompiled = torch.compile(f, backend='eager'"
-    found, _ = reduce_script(
+    reduced, _ = reduce_script(
         ast.parse(f"{script}, options={{'a': 1}})"),
         lambda text: "torch.compile(f" in text and "backend=" in text,
         lambda: False,
     )
-    assert ast.unparse(found) == f"{script})"
+    assert ast.unparse(reduced) == f"{script})"

@@ -78,10 +78,12 @@ def survey(chosen: argparse.Namespace) -> None:
     shown = {} if chosen.again else published_lines()
     for model_type in chosen.types or tiny_models.architectures():
         key = f"{model_type} training" if chosen.training else model_type
-        done = known.get(key)
+        earlier_result = known.get(key)
         if key in shown:
             continue
-        if done is not None and ("remedies" in done or not chosen.remedies or not done.get("breaks")):
+        if earlier_result is not None and (
+            "remedies" in earlier_result or not chosen.remedies or not earlier_result.get("breaks")
+        ):
             continue
         line = run_in_fork(compile_and_try, model_type, chosen.remedies, chosen.training, seconds=chosen.timeout)
         claim = line.pop("claim", None)

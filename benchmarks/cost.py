@@ -121,11 +121,11 @@ def measure_bart(backend: str, budget: Budget) -> None:
         return Entry(f"BART, {kind}", None, model, Arguments(input_ids=ids, labels=ids), backend)
 
     def remedied(kind: str) -> Remedied:
-        return lambda: contextlib.nullcontext(made[kind])
+        return lambda: contextlib.nullcontext(entries[kind])
 
-    made = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
-    others: dict[tuple[str, ...], Remedied] = {(kind,): remedied(kind) for kind in made if kind != "as it is"}
-    measured_entry = measure_entry(made["as it is"], others, budget=budget)
+    entries = {kind: entry(kind) for kind in ("as it is", "where", "no layer drop")}
+    others: dict[tuple[str, ...], Remedied] = {(kind,): remedied(kind) for kind in entries if kind != "as it is"}
+    measured_entry = measure_entry(entries["as it is"], others, budget=budget)
     cost, summary = measured_entry.cost, measured_entry.report.summary
     print(f"\nBART's decoder, 3 layers, forward in training, backend {backend}")
     print(f"  {summary.breaks} breaks, {summary.graphs} graphs; {'settled' if cost.settled else 'has not settled'}")
@@ -139,11 +139,13 @@ def measure_bart(backend: str, budget: Budget) -> None:
 def show_parts(measured_entry: MeasuredEntry) -> None:
     """Print the parts of the compiled call's time."""
     cost = measured_entry.cost
-    whole = cost.compiled.median_us
+    compiled_us = cost.compiled.median_us
     for kind in ("graph", "outside", "guards"):
         part = sum(part.time.median_us for part in cost.parts if part.kind == kind)
-        print(f"  {kind:16} {part:8,.0f} us, {part / whole:.0%}")
-    print(f"  together         {sum(part.time.median_us for part in cost.parts) / whole:8.1%} of the compiled call")
+        print(f"  {kind:16} {part:8,.0f} us, {part / compiled_us:.0%}")
+    print(
+        f"  together         {sum(part.time.median_us for part in cost.parts) / compiled_us:8.1%} of the compiled call"
+    )
     if cost.coverage is not None:
         print(f"  operations       {cost.coverage.compiled_ops} compiled, {cost.coverage.eager_ops} eager")
 

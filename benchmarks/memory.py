@@ -190,21 +190,22 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
     set_up(shell, 8, program)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         ask(shell, program, way, backend)  # first-time loading and compiling do not count
-        held = set_up(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
+        held_bytes = set_up(shell, round((mib * (1 << 20) / 4 / _LAYERS) ** 0.5), program)
         if way.endswith(" again"):
             ask(shell, program, way, backend)
         shell.user_ns.pop("report", None)
         before = held_now()
         ask(shell, program, way, backend)
-    return held, status("VmHWM") - before
+    return held_bytes, status("VmHWM") - before
 
 
-def measure_in_process(program: str, way: str, given: argparse.Namespace) -> tuple[int, int]:
+def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:
     """Measure in a process of its own."""
-    arguments = [f"--program={program}", f"--way={way}", f"--mib={given.mib}", f"--backend={given.backend}", "--here"]
-    done = subprocess.run([sys.executable, __file__, *arguments], check=True, capture_output=True, text=True)
-    held, growth = done.stdout.split()[-2:]
-    return int(held), int(growth)
+    command = [sys.executable, __file__, f"--program={program}", f"--way={way}", f"--mib={arguments.mib}"]
+    command += [f"--backend={arguments.backend}", "--here"]
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    held_bytes, growth = process.stdout.split()[-2:]
+    return int(held_bytes), int(growth)
 
 
 def main() -> None:
@@ -217,19 +218,22 @@ def main() -> None:
     )
     parser.add_argument("--way", choices=(WITHOUT, *WAYS), action="append", help="only this way; likewise")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.here:
-        print(*measure(PROGRAMS[given.program[0]], given.way[0], given.mib, given.backend))
+    arguments = parser.parse_args()
+    if arguments.here:
+        print(*measure(PROGRAMS[arguments.program[0]], arguments.way[0], arguments.mib, arguments.backend))
         return
-    for name in given.program or PROGRAMS:
-        held, plain = measure_in_process(name, WITHOUT, given)
-        print(f"{name}: the call holds {held / 2**20:.0f} MiB, the cell alone adds {plain / 2**20:.0f} MiB", flush=True)
-        for way in given.way or WAYS:
+    for name in arguments.program or PROGRAMS:
+        held_bytes, plain = measure_in_process(name, WITHOUT, arguments)
+        print(
+            f"{name}: the call holds {held_bytes / 2**20:.0f} MiB, the cell alone adds {plain / 2**20:.0f} MiB",
+            flush=True,
+        )
+        for way in arguments.way or WAYS:
             if way in CALLS and not PROGRAMS[name].arguments:
                 continue
-            growth = measure_in_process(name, way, given)[1]
+            growth = measure_in_process(name, way, arguments)[1]
             more = growth - (0 if way in CALLS else plain)
-            ratio = f"{more / held:6.2f} times the call's tensors, without what the cell alone adds"
+            ratio = f"{more / held_bytes:6.2f} times the call's tensors, without what the cell alone adds"
             print(f"  {way:22} {growth / 2**20:8.0f} MiB {ratio}", flush=True)
 
 

@@ -148,7 +148,7 @@ def saved_us(programs: list[Callable[[], Any]], rounds: int) -> list[tuple[float
             program_times.append((time.perf_counter() - start) * 1e6)
     saved = []
     for other in times[1:]:
-        differences = sorted(whole - part for whole, part in zip(times[0], other, strict=True))
+        differences = sorted(first - part for first, part in zip(times[0], other, strict=True))
         quarter = len(differences) // 4
         spread = (differences[-quarter] - differences[quarter]) / 2
         saved.append((statistics.median(differences), 2 * spread / len(differences) ** 0.5))

@@ -213,10 +213,10 @@ def _small(config_class: Any, own: dict[str, Any], values: Values, *, top: bool 
     rope = getattr(default, "rope_parameters", None)
     if isinstance(rope, dict) and "mrope_section" in rope and values is not _FEW:
         chosen["rope_parameters"] = {**rope, "mrope_section": [2, 3, 3]}
-    made = config_class(**chosen)
-    if top and hasattr(made, "use_cache"):
-        made.use_cache = False
-    return made
+    config = config_class(**chosen)
+    if top and hasattr(config, "use_cache"):
+        config.use_cache = False
+    return config
 
 
 def _small_value(name: str, value: Any, values: Values) -> Any:
@@ -236,7 +236,7 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
             listed = isinstance(value, list | tuple)
             if isinstance(small, list):
                 return small if listed else None
-            return [min(each, small) if isinstance(each, int) else each for each in value] if listed else small
+            return [min(item, small) if isinstance(item, int) else item for item in value] if listed else small
     return None
 
 
@@ -253,27 +253,27 @@ def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
     main = getattr(model, "main_input_name", "input_ids")
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     vocabulary = int(min(getattr(text, "vocab_size", 80) or 80, 80))
-    made: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     reads = main == "pixel_values" and hasattr(config, "text_config")
     if "input_ids" in names and (reads or main not in {"pixel_values", "input_values", "input_features"}):
-        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
+        inputs["input_ids"] = torch.randint(5, vocabulary, (1, 24))
         if "attention_mask" in names:
-            made["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
+            inputs["attention_mask"] = torch.ones(1, 24, dtype=torch.long)
     elif "input_ids" in names and names["input_ids"].default is inspect.Parameter.empty:
-        made["input_ids"] = torch.randint(5, vocabulary, (1, 24))
-    if main in {"input_values", "input_features"} or main not in made:
-        made.update(_main_input(main, config))
+        inputs["input_ids"] = torch.randint(5, vocabulary, (1, 24))
+    if main in {"input_values", "input_features"} or main not in inputs:
+        inputs.update(_main_input(main, config))
     if "decoder_input_ids" in names and getattr(config, "is_encoder_decoder", False):
-        made["decoder_input_ids"] = torch.randint(5, vocabulary, (1, 8))
+        inputs["decoder_input_ids"] = torch.randint(5, vocabulary, (1, 8))
     if "labels" in names and type(model).__name__.endswith("ForCTC"):
-        made["labels"] = torch.randint(1, 9, (1, 3))
-    if "bbox" in names and "input_ids" in made:
-        made["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
-    if "pixel_values" in names and "input_ids" in made and hasattr(config, "vision_config"):
-        _add_image(made, config, names, places)
+        inputs["labels"] = torch.randint(1, 9, (1, 3))
+    if "bbox" in names and "input_ids" in inputs:
+        inputs["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
+    if "pixel_values" in names and "input_ids" in inputs and hasattr(config, "vision_config"):
+        _add_image(inputs, config, names, places)
     if "qformer_input_ids" in names:
-        made["qformer_input_ids"] = torch.randint(5, 80, (1, 8))
-    return made
+        inputs["qformer_input_ids"] = torch.randint(5, 80, (1, 8))
+    return inputs
 
 
 def _main_input(main: str, config: Any) -> dict[str, Any]:
@@ -296,33 +296,33 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
     return {main: torch.randn(1, 24, 32)}
 
 
-def _add_image(made: dict[str, Any], config: Any, names: Any, places: int | None) -> None:
+def _add_image(inputs: dict[str, Any], config: Any, names: Any, places: int | None) -> None:
     """Insert image tokens into the text, and add the image."""
     vision = config.vision_config
     token = getattr(config, "image_token_id", None) or getattr(config, "image_token_index", None)
-    ids = made["input_ids"]
+    ids = inputs["input_ids"]
     channels = getattr(vision, "in_channels", None) or getattr(vision, "num_channels", None) or 3
     patch = vision.patch_size if isinstance(getattr(vision, "patch_size", 8), int) else 8
     if "image_grid_thw" in names:
         merge = getattr(vision, "spatial_merge_size", 2)
         wide = channels * getattr(vision, "temporal_patch_size", 1) * patch**2
-        made["pixel_values"] = torch.randn(4 * merge * merge, wide)
-        made["image_grid_thw"] = torch.tensor([[1, 2 * merge, 2 * merge]])
+        inputs["pixel_values"] = torch.randn(4 * merge * merge, wide)
+        inputs["image_grid_thw"] = torch.tensor([[1, 2 * merge, 2 * merge]])
         count = 4
         ids[0, 1] = _VISION_START
     else:
         size = getattr(vision, "image_size", 32) or 32
         size = size if isinstance(size, int) else size[0]
         images = _SEVERAL_IMAGES.get(config.model_type, ())
-        made["pixel_values"] = torch.randn(1, *images, channels, size, size)
+        inputs["pixel_values"] = torch.randn(1, *images, channels, size, size)
         known = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
         count = next((number for number in (places, *known) if number), (size // patch) ** 2)
-        made["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
+        inputs["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
         if "image_sizes" in names and (images or config.model_type == "mistral3"):
-            made["image_sizes"] = torch.tensor([[size, size]])
+            inputs["image_sizes"] = torch.tensor([[size, size]])
     if token is not None:
         ids[0, 2 : 2 + count] = token
-    if "attention_mask" in made:
-        made["attention_mask"] = torch.ones_like(ids)
+    if "attention_mask" in inputs:
+        inputs["attention_mask"] = torch.ones_like(ids)
     if "mm_token_type_ids" in names:
-        made["mm_token_type_ids"] = (ids == token).int()
+        inputs["mm_token_type_ids"] = (ids == token).int()

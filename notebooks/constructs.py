@@ -171,11 +171,11 @@ def _in_words(outcome: str, rare: Container[str]) -> str:
 
 
 def _words(construct: Construct) -> str:
-    said = [f"`{_cell(text)}`" for text in construct.says]
+    messages = [f"`{_cell(text)}`" for text in construct.says]
     causes = {outcome.removesuffix(_CAPTURED) for outcome in outcomes()[construct.name].values()} & set(_CAUSES)
     names = {_CAUSES[ident].names[0] for ident in sorted(causes)}
-    said += [f"*{name}*" for name in sorted(names - set(construct.says))]
-    words = ", ".join(said)
+    messages += [f"*{name}*" for name in sorted(names - set(construct.says))]
+    words = ", ".join(messages)
     return f"{words}. {_cell(construct.advice)}" if construct.advice else words
 
 

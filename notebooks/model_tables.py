@@ -37,7 +37,7 @@ def summary() -> str:
     causes = {_cause(break_) for break_ in places}
     tried = [line for line in breaking if "left" in line]
     free = sum(line["left"] == 0 for line in tried)
-    held = sum(line["check"] == "holds" for line in tried)
+    holding_claims = sum(line["check"] == "holds" for line in tried)
     claims = sum(line["check"] != "nothing to run" for line in tried)
     left = sum(line["left"] for line in tried)
     return (
@@ -45,7 +45,7 @@ def summary() -> str:
         f"of {len(forward)} architectures {len(ran)} ran, and **{len(breaking)} break**, at {len(places)} places for "
         f"{len(causes)} causes. With the proposed remedies **{free} of the {len(tried)} have no break left**, and "
         f"{left} places are left in the others. {_times(claims, 'claim')} was checked by a different program, in a "
-        f"separate process: {held} held."
+        f"separate process: {holding_claims} held."
     )
 
 

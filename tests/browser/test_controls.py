@@ -358,8 +358,8 @@ def test_an_applied_remedy_is_run(open_page: Open, lab: Lab) -> None:
     page.locator(".jp-Dialog").get_by_role("button", name="Apply").click()
     report.get_by_role("button", name="Run again").click()
     page.wait_for_function("window.asked.length >= 2")
-    asked = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
-    assert asked[0] == [SWITCH_CELL, None]
+    requests = [entry for entry in page.evaluate("window.asked") if not entry[0].startswith("__import__")]
+    assert requests[0] == [SWITCH_CELL, None]
     page.wait_for_function("window.asked.some(([code]) => code.startsWith('%%compile_explain'))")
 
 

@@ -35,22 +35,22 @@ _SETTLED = """
 
 
 def many_sources(number: int = 20_000) -> dict[str, Any]:
-    made: dict[str, Any] = two_breaks().to_dict()
+    report: dict[str, Any] = two_breaks().to_dict()
     for index in range(number):
         text = f"def function_{index}(x):\n    return x + {index}\n" + "# text\n" * 12
         segments = [{"first_line": 1, "text": text}]
-        made["sources"].append(
+        report["sources"].append(
             {"id": f"x{index}", "name": f"Cell In[{index + 10}]", "kind": "cell", "segments": segments}
         )
-    return made
+    return report
 
 
 def many_breaks(number: int = 10_000) -> dict[str, Any]:
-    made: dict[str, Any] = two_breaks().to_dict()
-    short = made["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
-    made["breaks"] = [short | {"id": f"b{index}"} for index in range(number)]
-    made["order"] = []
-    return made
+    report: dict[str, Any] = two_breaks().to_dict()
+    short = report["breaks"][0] | {"stack": [], "occurrences": [], "hints": [], "explanation": "", "advice": []}
+    report["breaks"] = [short | {"id": f"b{index}"} for index in range(number)]
+    report["order"] = []
+    return report
 
 
 def carrying(report: dict[str, Any], mime: str = MIME_TYPE) -> Any:
@@ -154,9 +154,9 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
                 return reference
             return value
 
-        made: dict[str, Any] = corrupt(two_breaks().to_dict())
-        made["config"]["__proto__"] = {"polluted": True}
-        return made
+        report: dict[str, Any] = corrupt(two_breaks().to_dict())
+        report["config"]["__proto__"] = {"polluted": True}
+        return report
 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):

@@ -54,13 +54,13 @@ def ask(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[st
 
     wait()
 
-    def asked(cell: str) -> str:
+    def prompt_and_output(cell: str) -> str:
         child.send(f"\x1b[200~{cell}\x1b[201~")
         time.sleep(1)  # Enter is a line break within what is still being pasted
         child.send("\x1b\r")
         return wait()
 
-    yield asked
+    yield prompt_and_output
     child.close(force=True)
 
 

@@ -103,12 +103,12 @@ def test_a_break_below_another_magic_is_at_its_line(shell: Shell, magics: str) -
     text = f"{magics}\n{BREAK}f(torch.ones(2))"
     shell.run("%%time\nimport torch\ndef other(x):\n    return x")
     shell.run(text)
-    told = shell.ip.user_ns["told"]
-    (break_,) = told.breaks
+    messages = shell.ip.user_ns["told"]
+    (break_,) = messages.breaks
     assert text.split("\n")[break_.location.line - 1] == "    torch._dynamo.graph_break()"
-    cells = [source.name for source in told.sources if source.kind == "cell"]
+    cells = [source.name for source in messages.sources if source.kind == "cell"]
     assert cells == [f"Cell In[{shell.ip.execution_count - 1}]"]
-    assert {remedy.verdict for remedy in told.remedies or []} <= {"works"}
+    assert {remedy.verdict for remedy in messages.remedies or []} <= {"works"}
 
 
 def test_code_of_an_earlier_cell_below_time_is_not_taken_for_that_of_this_cell(shell: Shell) -> None:
@@ -181,9 +181,9 @@ def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
     make = Observation._report
 
     def interrupted(self: Observation, *args: Any) -> Any:
-        made = make(self, *args)
+        result = make(self, *args)
         signal.raise_signal(signal.SIGINT)
-        return made
+        return result
 
     monkeypatch.setattr(Observation, "_report", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -237,14 +237,16 @@ def test_syntax_error_is_ipythons_own_at_the_editors_line(shell: Shell) -> None:
     assert shell.run("1 + 1").result == 2
 
 
-@pytest.mark.parametrize(("version", "said"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
-def test_no_torch_or_an_old_one(shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, said: str) -> None:
+@pytest.mark.parametrize(("version", "expected"), [(None, "PyTorch is not installed here"), ("2.8.1", "2.9 is needed")])
+def test_no_torch_or_an_old_one(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, version: str | None, expected: str
+) -> None:
     if version is None:
         monkeypatch.setitem(sys.modules, "torch", None)
     else:
         monkeypatch.setattr(torch, "__version__", version)
     shell.run("%%compile_explain\nran = True")
-    assert said in shell.io.stderr
+    assert expected in shell.io.stderr
     assert "pip install" in shell.io.stderr
     assert "ran" not in shell.ip.user_ns
 

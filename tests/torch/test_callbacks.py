@@ -113,12 +113,12 @@ def test_a_training_is_watched_after_its_warm_up(
     monkeypatch.setitem(sys.modules, module.partition(".")[0], types.ModuleType(module.partition(".")[0]))
     monkeypatch.setitem(sys.modules, module, stand_in)
     monkeypatch.delitem(vars(callbacks), name, raising=False)
-    made = getattr(callbacks, name)
-    assert getattr(callbacks, name) is made
-    assert issubclass(made, Base)
+    callback_class = getattr(callbacks, name)
+    assert getattr(callbacks, name) is callback_class
+    assert issubclass(callback_class, Base)
     events: list[Event] = []
-    callback = made(events.append, warm_up_steps=2)
-    assert pickle.loads(pickle.dumps(made(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own
+    callback = callback_class(events.append, warm_up_steps=2)
+    assert pickle.loads(pickle.dumps(callback_class(print, warm_up_steps=2)))._warm_up_steps == 2  # noqa: S301 - our own
     compiled = torch.compile(broken, backend="eager", dynamic=False)
     if name == "TransformersCallback":
         callback.on_train_begin(None, None, None)

@@ -80,8 +80,8 @@ def test_a_helper_that_asks_decides_branches_of_its_callers() -> None:
 
     report = watch(call)
     line = first.__code__.co_firstlineno
-    asked = marked_lines(questions.compiled_here, "asks")
-    assert [path.location.line for path in report.paths if path.location] == asked * 2
+    lines_that_ask = marked_lines(questions.compiled_here, "asks")
+    assert [path.location.line for path in report.paths if path.location] == lines_that_ask * 2
     decided = [
         (path.branch.line, [at.line for at in path.lines], [at.line for at in path.skipped])
         for path in report.paths

@@ -339,8 +339,8 @@ def test_a_run_summary_of_an_earlier_version_causes_no_warnings() -> None:
     """Recordings of earlier versions do not say whether both trace and hooks were recorded."""
     with recorder.record() as recording:
         torch.compile(breaks, backend="eager")(ONES)
-    kept = [record for record in recording.records if record.kind != "dynamo_output_graph"]
-    older = [msgspec.structs.replace(record, envelope=without(record.envelope)) for record in kept]
+    records = [record for record in recording.records if record.kind != "dynamo_output_graph"]
+    older = [msgspec.structs.replace(record, envelope=without(record.envelope)) for record in records]
     assert doubts(build_report(older)) == []
 
 

@@ -26,14 +26,15 @@ PRINT, BRANCH = "Failed to trace builtin operator", "Data-dependent branching"
 
 
 def report(text: str, *breaks: tuple[str, str], name: str = "Cell In[1]", **fields: Any) -> Report:
-    """Return a report of a cell, each break given by its reason and its expression, found in the text in order."""
+    """Return a report of a cell with breaks, each given as its reason and its expression, in the order of the text."""
     lines = text.split("\n")
-    breaks = []
+    reported: list[Break] = []
     for number, (reason, code) in enumerate(breaks, start=1):
-        seen = [line for line, each in enumerate(lines, start=1) if code in each]
+        line_numbers = [index for index, text_line in enumerate(lines, start=1) if code in text_line]
         same = [other for other in breaks[: number - 1] if other == (reason, code)]
-        breaks.append(_break(number, reason, Location("s1", seen[len(same)], seen[len(same)], None, None, "f", code)))
-    return _report(breaks, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
+        line = line_numbers[len(same)]
+        reported.append(_break(number, reason, Location("s1", line, line, None, None, "f", code)))
+    return _report(reported, Source("s1", name, "cell", segments=[Segment(1, text)]), **fields)
 
 
 def _break(number: int, reason: str, location: Location | None) -> Break:

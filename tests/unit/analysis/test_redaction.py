@@ -139,17 +139,19 @@ def test_a_secret_in_every_field_at_every_depth_is_gone(secret: str) -> None:
 
 def test_many_names_are_replaced_quickly_and_each_by_its_own() -> None:
     sources = [Source(f"s{index}", f"file{index}.py", "file", f"a/file{index}.py") for index in range(20_000)]
-    made = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
+    report = Report("ok", schema.Device("cpu", "cpu"), sources=sources)
     start = time.process_time()
-    names = {source.name for source in made.redacted().sources}
+    names = {source.name for source in report.redacted().sources}
     assert time.process_time() - start < 30
     assert len(names) == len(sources)
 
 
 def test_one_name_is_replaced_alike_in_all_processes() -> None:
-    made = [build_report(read_recording(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")]
-    processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(made)]
-    job = Job.of(build_job([*processes, Process("p9", None, 19, None, made[0])])).redacted()
+    reports = [
+        build_report(read_recording(HERE / "recordings" / "2.13.0" / f"{name}.log")) for name in ("branch", "loop")
+    ]
+    processes = [Process(f"p{n}", n, 10 + n, "python train.py --secret", report) for n, report in enumerate(reports)]
+    job = Job.of(build_job([*processes, Process("p9", None, 19, None, reports[0])])).redacted()
     assert "secret" not in job.to_json().decode()
     again, first, _ = (process.report for process in job.processes)
     assert [frame.function for frame in first.frames] == [frame.function for frame in again.frames]

@@ -36,7 +36,7 @@ def report_of(
 ) -> Report:
     """Return a report of some breaks, each given as function, line and cause, on lines of one file."""
     text = "\n".join(line for _, line, _ in breaks)
-    made = [
+    reports = [
         Break(f"b{n}", None, cause, Location("s1", n, n, function=function, code=line), "resumed")
         for n, (function, line, cause) in enumerate(breaks, start=1)
     ]
@@ -44,11 +44,11 @@ def report_of(
         status="ok",
         device=Device("cpu", "cpu"),
         torch=torch,
-        summary=Summary(breaks=len(made)),
+        summary=Summary(breaks=len(reports)),
         sources=[Source("s1", path, "file", path, [Segment(1, text)])],
         frames=[Frame(f"{n}/0", name, Location("s1", 90, 90, function=name), "entry", "compiled")
                 for n, name in enumerate(frames)],
-        breaks=made,
+        breaks=reports,
         skipped=[Skipped(f"k{n}", None, name, Location("s1", 80, 80, function=name), "why", kind=kind)
                  for n, (name, kind) in enumerate(eager)],
         recompiles=[Recompile(f"0/{n}", "0/0", name, Location("s1", 70, 70, function=name))

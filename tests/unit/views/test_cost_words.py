@@ -375,9 +375,9 @@ def test_objects_with_expensive_guards_are_named() -> None:
 
 def test_alternatives_are_compared_by_their_ratio() -> None:
     line = Location("s1", 7, 7, function="step")
-    whole, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
+    full, half = Spread(400, 399, 401, 9), Spread(200, 199, 201, 9)
 
-    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = whole) -> str:
+    def sentence(kind: Literal["branch", "guards"], change: str, time: Spread, before: Spread = full) -> str:
         one = Alternative(kind, change, line if kind == "branch" else None, time, before)
         report = with_entry(
             cost(), compiled=Spread(100, 99, 101, 9), memory=None, guards=None, ops=None, alternatives=[one]
@@ -388,10 +388,10 @@ def test_alternatives_are_compared_by_their_ratio() -> None:
     question = "torch.compiler.is_compiling"
     branch = "the branch at line 7 that only compiled code takes"
     assert sentence("branch", question, half) == f"{branch} costs 50 µs of 100 µs per call"
-    assert sentence("branch", question, whole, half) == f"{branch} saves 100 µs per call"
-    assert sentence("branch", question, whole) == f"{branch} makes no measurable difference"
+    assert sentence("branch", question, full, half) == f"{branch} saves 100 µs per call"
+    assert sentence("branch", question, full) == f"{branch} makes no measurable difference"
     in_library = replace(cost(), sources=[replace(source, kind="library") for source in cost().sources])
-    same = Alternative("branch", question, line, whole, whole)
+    same = Alternative("branch", question, line, full, full)
     assert cost_findings(with_entry(in_library, memory=None, guards=None, ops=None, alternatives=[same])) == []
     assert sentence("guards", "torch.compiler.keep_tensor_guards_unsafe", half) == (
         'with `options={"guard_filter_fn": torch.compiler.keep_tensor_guards_unsafe}` in `torch.compile`, '

@@ -45,7 +45,7 @@ def own(report: Report, ident: str) -> Remedy:
 
 
 @pytest.mark.parametrize(
-    ("remedy", "said"),
+    ("remedy", "expected"),
     [
         (
             a_remedy(),
@@ -79,8 +79,8 @@ def own(report: Report, ident: str) -> Remedy:
         (a_remedy(evidence=None), "works"),
     ],
 )
-def test_a_verdict_comes_with_its_evidence(remedy: Remedy, said: str) -> None:
-    assert outcome(remedy) == said
+def test_a_verdict_comes_with_its_evidence(remedy: Remedy, expected: str) -> None:
+    assert outcome(remedy) == expected
 
 
 def test_a_failed_trial_is_named_for_what_it_would_have_done() -> None:
@@ -144,9 +144,9 @@ def test_no_trials_and_no_remedies_are_different() -> None:
 def test_a_function_that_runs_eagerly_without_a_break_has_remedies() -> None:
     report = remedies()
     alone = replace(report, breaks=[], order=[], skipped=[replace(report.skipped[0], break_=None)])
-    tried = remedies_for_frame(alone, alone.skipped[0])
-    assert tried is not None
-    assert [remedy.id for remedy in tried.working] == ["m10"]
+    remedies_of_frame = remedies_for_frame(alone, alone.skipped[0])
+    assert remedies_of_frame is not None
+    assert [remedy.id for remedy in remedies_of_frame.working] == ["m10"]
     text = render_text(alone).split("\n")
     at = next(index for index, line in enumerate(text) if "log_stats runs eagerly" in line)
     assert text[at + 2].strip() == "fix: Let log_stats be compiled"
@@ -229,7 +229,7 @@ def test_compiling_a_part_instead_comes_after_remedies_that_remove_as_much() -> 
 def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
     text = render_text(remedies())
     assert max(map(len, text.split("\n")[1:])) <= 100
-    wanted = [
+    expected = [
         "fix: Take both sides with torch.where\n         works: values, gradients and output equal on 6 inputs",
         "           -        if score > 3:\n           -            y = y / score\n           +        y = torch.wh",
         "or: Switch statistics off: works on what ran",
@@ -238,7 +238,7 @@ def test_remedies_follow_the_advice_in_text_of_100_columns() -> None:
         "compatible remedies (each was tested alone): Switch statistics off (breaks 1 and 2); Let log_stats",
     ]
     at = -1
-    for sentence in wanted:
+    for sentence in expected:
         place = text.find(sentence, at + 1)
         assert place > at, sentence
         at = place
@@ -294,8 +294,8 @@ def test_a_trial_with_the_same_result_is_listed_once() -> None:
     same = [a_remedy("break stays", id=f"m{number}", title="Use `torch.where`") for number in (1, 2)]
     other = a_remedy("fails", id="m3", title="Use `torch.where`", reason="NameError: y")
     report = with_remedies(*same, other)
-    tried = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
-    assert tried == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
+    trial_lines = [line.strip() for line in render_text(report).splitlines() if line.strip().startswith("tried: Use")]
+    assert trial_lines == ["tried: Use torch.where: still breaks", "tried: Use torch.where: fails: NameError: y"]
     assert render_html(report).count("still breaks") == 1
 
 

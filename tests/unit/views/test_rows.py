@@ -68,8 +68,8 @@ def test_a_break_has_place_consequence_and_advice() -> None:
     assert first.spot is not None
     assert (first.spot.source, first.spot.line, first.spot.column) == ("s1", 14, 11)
     assert second.beside == "✂2 torch._dynamo.graph_break()"
-    tried = section(remedies(), "break").rows[0]
-    assert tried.more[1] == "Fix: Take both sides with `torch.where` (works)", "trials say more than advice"
+    row = section(remedies(), "break").rows[0]
+    assert row.more[1] == "Fix: Take both sides with `torch.where` (works)", "trials say more than advice"
 
 
 def test_rows_have_notes_for_their_lines() -> None:
@@ -93,7 +93,7 @@ def test_a_comparison_of_runs_has_the_same_wording_as_the_text() -> None:
 
 def test_a_break_resumes_at_the_branch_that_ran() -> None:
     report = two_breaks()
-    taken, left = (
+    reached, left = (
         next(resume for resume in report.resumes if resume.location and resume.location.line == line)
         for line in (15, 16)
     )
@@ -103,9 +103,9 @@ def test_a_break_resumes_at_the_branch_that_ran() -> None:
         changed = msgspec.structs.replace(report, resumes=list(resumes), breaks=breaks)
         return section(changed, "break").rows[0].details[1]
 
-    assert then(taken, left) == then(left, taken) == "resumes at 15 (B)"
+    assert then(reached, left) == then(left, reached) == "resumes at 15 (B)"
     eager = msgspec.structs.replace(left, no_frame="eager")
-    cached = msgspec.structs.replace(taken, frames=[], no_frame=None)
+    cached = msgspec.structs.replace(reached, frames=[], no_frame=None)
     assert then(cached, eager).startswith("resumes at 16")
 
 

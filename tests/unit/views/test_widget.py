@@ -80,13 +80,13 @@ def test_progress_is_sent_at_most_five_times_a_second(monkeypatch: pytest.Monkey
     widget = ReportWidget()
     now = 100.0
     monkeypatch.setattr("jupyter_graphbreak.views.html.widget.time.monotonic", lambda: now)
-    told: list[Any] = []
-    widget.observe(lambda change: told.append(change["new"]), "_progress")
+    messages: list[Any] = []
+    widget.observe(lambda change: messages.append(change["new"]), "_progress")
     for step in range(100):
         now = 100 + step / 50
         widget.show_progress(Progress(frames=step))
-    assert 9 <= len(told) <= 11
-    assert told[0] == msgspec.structs.asdict(Progress(frames=0))
+    assert 9 <= len(messages) <= 11
+    assert messages[0] == msgspec.structs.asdict(Progress(frames=0))
 
 
 def test_progress_after_the_end_is_dropped() -> None:

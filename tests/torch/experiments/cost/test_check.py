@@ -385,8 +385,8 @@ def test_a_setting_that_makes_a_wrong_result_right_is_found() -> None:
     config = torch._inductor.config.save_config()
     generator = inspect.getsource(importlib.import_module("torch._inductor.codegen.cpp"))
     applies = "emulate_precision_casts" in generator  # in torch 2.9, the setting has no effect on code for the CPU
-    tried = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
-    assert tried == {
+    changes = changes_of(rounds, torch.linspace(1, 2, 64).bfloat16())
+    assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (applies, applies),
         'backend="aot_eager"': (True, True),
     }
@@ -401,8 +401,8 @@ def test_a_decomposition_that_makes_a_result_wrong_is_found(monkeypatch: pytest.
     monkeypatch.setitem(table, overload, lambda x: x.sigmoid() * x * 1.5)
     before = dict(table)
     with torch._inductor.config.patch(force_disable_caches=True):  # the key of a cache does not contain the table
-        tried = changes_of(silu_of, torch.linspace(-2, 2, 64))
-    assert tried == {
+        changes = changes_of(silu_of, torch.linspace(-2, 2, 64))
+    assert changes == {
         "torch._inductor.config.emulate_precision_casts = True": (False, False),
         "torch._inductor.decomposition.decompositions.pop(torch.ops.aten.silu.default)": (True, True),
         'backend="aot_eager"': (True, True),

@@ -314,8 +314,8 @@ CASES = [
 @pytest.mark.parametrize(("fn", "args", "backend"), CASES)
 def test_the_parts_add_up(fn: Any, args: tuple[Any, ...], backend: str) -> None:
     cost = measure_entry(Entry("fn", None, fn, Arguments(*args), backend), budget=SHORT).cost
-    whole = sum(part.time.median_us for part in cost.parts)
-    assert whole == pytest.approx(cost.compiled.median_us, rel=0.05)
+    total_us = sum(part.time.median_us for part in cost.parts)
+    assert total_us == pytest.approx(cost.compiled.median_us, rel=0.05)
     assert cost.settled
     assert cost.compiled.runs >= 7
     assert cost.compiled.processor_us is not None
@@ -681,8 +681,8 @@ def test_a_step_that_receives_its_optimizer_stays_compiled() -> None:
         return loss
 
     model = torch.nn.Linear(4, 2)
-    given = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
-    entry = Entry("step", None, step, given, count_calls)
+    arguments = Arguments(model, torch.optim.AdamW(model.parameters()), torch.ones(3, 4))
+    entry = Entry("step", None, step, arguments, count_calls)
     with entry.set_up(), sandboxed():
         variant = Variant(entry, compiled=True)
         assert variant.warm_up()

@@ -144,10 +144,10 @@ def test_a_failing_backward_pass_leaves_the_other_figures() -> None:
 
 
 def test_the_allocators_warnings_are_not_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    held = [torch.ones(1000) for _ in range(1001)]  # the allocator warns at the first of each thousand that is freed
+    tensors = [torch.ones(1000) for _ in range(1001)]  # the allocator warns at the first of each thousand that is freed
 
     def call() -> None:
-        held.clear()
+        tensors.clear()
         os.write(2, b"from the call\n")
 
     device_activities(call, None)

@@ -80,8 +80,8 @@ def counted_breaks(path: Path) -> Iterator[list[int]]:
     log = owner.log_graph_break
 
     def note(*args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(log).bind(*args, **kwargs).arguments
-        stack = given.get("user_stack") or getattr(given.get("exc"), "real_stack", None)
+        arguments = inspect.signature(log).bind(*args, **kwargs).arguments
+        stack = arguments.get("user_stack") or getattr(arguments.get("exc"), "real_stack", None)
         stack = stack or torch._guards.TracingContext.extract_stack()
         lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
         log(*args, **kwargs)

@@ -40,7 +40,7 @@ def test_every_claim_holds(tmp_path: Path, program: ProgramText) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["random numbers on one side, with gradients", "two conditions one after the other"])
 def test_every_claim_holds_with_generated_code(tmp_path: Path, name: str) -> None:
-    check_claims(tmp_path, next(each for each in programs("traps") if each.name == name), "inductor")
+    check_claims(tmp_path, next(program for program in programs("traps") if program.name == name), "inductor")
 
 
 def check_claims(folder: Path, program: ProgramText, backend: str) -> Report:
@@ -71,13 +71,13 @@ class _UnchangedProgram:
 
     @functools.cached_property
     def eager(self) -> ObservedRun:
-        return observe_runs(lambda: (made := self._made(), made.f), VARIANTS)
+        return observe_runs(lambda: (program := self._load(), program.f), VARIANTS)
 
     @functools.cached_property
     def compiled(self) -> ObservedRun:
-        return observe_runs(lambda: (made := self._made(), torch.compile(made.f, backend=self.backend)), VARIANTS)
+        return observe_runs(lambda: (program := self._load(), torch.compile(program.f, backend=self.backend)), VARIANTS)
 
-    def _made(self) -> LoadedProgram:
+    def _load(self) -> LoadedProgram:
         return LoadedProgram(self.loaded.path, self.loaded.text)
 
 

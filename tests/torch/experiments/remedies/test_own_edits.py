@@ -219,13 +219,13 @@ def step(x):
 
 
 @pytest.mark.parametrize(
-    ("new", "wanted"),
+    ("new", "expected"),
     [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],
 )
-def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
+def test_a_failure_has_a_reason(judged: Judge, new: str, expected: str) -> None:
     own = judged(("return y + 1", new))
     assert own.verdict == "fails"
-    assert wanted in (own.reason or "")
+    assert expected in (own.reason or "")
 
 
 @pytest.mark.exhaustive

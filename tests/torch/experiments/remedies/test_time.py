@@ -241,8 +241,8 @@ def test_questions_to_a_run_respect_their_time_limit() -> None:
 @pytest.mark.parametrize("steps", [1, 3, 60])
 def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: int) -> None:
     def step() -> None:
-        taken.append(1)
-        if len(taken) == steps:
+        seconds.append(1)
+        if len(seconds) == steps:
             raise TimeUpError
 
     def waves(x: torch.Tensor) -> torch.Tensor:
@@ -250,15 +250,15 @@ def test_time_limit_ends_a_compilation_between_its_steps(backend: str, steps: in
             x = x.sin() + x.cos()
         return x
 
-    taken: list[int] = []
+    seconds: list[int] = []
     compiled: Any = torch.compile(waves, backend=backend)
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(TimeUpError), before_each_step(step):
         compiled(x)
-    assert len(taken) == steps
+    assert len(seconds) == steps
     result = compiled(x)
     assert torch.allclose(result, waves(x))
-    assert len(taken) == steps
+    assert len(seconds) == steps
     assert "1 graph" in jupyter_graphbreak.explain(waves, x).to_text()
 
 

@@ -48,8 +48,8 @@ def test_embedding_ids_stay_within_the_given_range() -> None:
     inputs = [other for other in other_inputs(Arguments(IDS, torch.tensor(2.0)), model) if not other.is_special]
     ids = [other.arguments.args[0] for other in inputs]
     assert len(ids) > 5
-    assert all(2 <= int(given.min()) <= int(given.max()) <= 9 for given in ids)
-    assert sum(not torch.equal(given, IDS) for given in ids) >= 3
+    assert all(2 <= int(tensor.min()) <= int(tensor.max()) <= 9 for tensor in ids)
+    assert sum(not torch.equal(tensor, IDS) for tensor in ids) >= 3
     assert torch.equal(by_name(model, IDS)["ids negated"].arguments.args[0], torch.tensor([[9, 2, 5]]))
     assert -2.0 in [other.arguments.args[1].item() for other in inputs]
 
@@ -71,9 +71,9 @@ def test_counts_that_pytorch_does_not_check_are_never_negative() -> None:
     def through_a_function(x: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         return repeated(x, counts)
 
-    given = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
+    arguments = Arguments(torch.ones(3), torch.tensor([2, 0, 1]))
     for fn in (repeated, through_a_function):
-        inputs = [*other_inputs(given, fn), *edge_inputs(given, fn, {})]
+        inputs = [*other_inputs(arguments, fn), *edge_inputs(arguments, fn, {})]
         counts = [other.arguments.args[1] for other in inputs]
         assert len(counts) > 20
         assert all(not tensor.numel() or tensor.min() >= 0 for tensor in counts)
@@ -120,8 +120,8 @@ class Pair(NamedTuple):
 
 def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
     one = torch.ones(2)
-    given: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
-    for value in given:
+    arguments: list[Any] = [Output(one), Encoding(x=one), OrderedDict(x=one), Pair(one, one), {"x": [one, 3]}]
+    for value in arguments:
         changed = by_name(lambda value: value, value)["all tensors negated"].arguments.args[0]
         assert type(changed) is type(value)
         match changed:
@@ -138,7 +138,7 @@ def test_tensors_in_dicts_dataclasses_and_tuples_are_changed() -> None:
                 tensor = changed["x"]
         assert torch.equal(tensor, -one)
     assert torch.equal(one, torch.ones(2))
-    assert torch.equal(given[1]["x"], one)
+    assert torch.equal(arguments[1]["x"], one)
 
 
 def test_module_arguments_are_kept() -> None:
@@ -173,10 +173,10 @@ def test_inputs_for_which_the_function_would_wait_forever_are_left_out() -> None
             waiting.put(x)
         return waiting.get()
 
-    given = Arguments(torch.ones(2), 3)
+    arguments = Arguments(torch.ones(2), 3)
     with sandboxed():
-        reference = Reference(last_of, next(other_inputs(given, last_of)))
-        assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(given, last_of, {}))
+        reference = Reference(last_of, next(other_inputs(arguments, last_of)))
+        assert any(edge.arguments.args[1] == 0 for edge in edge_inputs(arguments, last_of, {}))
         counts = [case.input.arguments.args[1] for case in reference.edge_cases()]
     assert counts
     assert 0 not in counts
@@ -242,10 +242,10 @@ def test_first_call_runs_no_backward_pass_so_that_the_second_can() -> None:
             self.hidden = self.cell(x + self.hidden)
             return self.hidden
 
-    given = Arguments(torch.ones(1, 2))
+    arguments = Arguments(torch.ones(1, 2))
     with sandboxed():
-        reference = Reference(Recurrent(), next(other_inputs(given, lambda x: x)))
-        (again,) = reference.cases([given])
+        reference = Reference(Recurrent(), next(other_inputs(arguments, lambda x: x)))
+        (again,) = reference.cases([arguments])
     assert reference.changed == {"self"}
     assert again.expected.backward_error is None
     assert again.expected.gradients
@@ -327,9 +327,9 @@ def test_a_parameter_that_is_none_gets_numbers_a_tensor_and_a_mask() -> None:
         0.0,
     ]
     tensors = [
-        given
+        scale
         for kind, cases in cases_by_kind.items()
-        if kind.startswith("scale =") and isinstance(given := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
+        if kind.startswith("scale =") and isinstance(scale := cases[0].arguments.named(scaled)["scale"], torch.Tensor)
     ]
     assert [tensor.dtype for tensor in tensors] == [torch.float32, torch.bool]
 
@@ -401,11 +401,11 @@ def test_strings_and_enumerations_take_other_values_on_both_sides_of_a_condition
         scaled: torch.Tensor = x * TABLE[name] + mode.value
         return scaled
 
-    given = Arguments(torch.arange(3.0), "same", Mode.B)
-    arguments = {other.example.what: other.arguments.args for other in edge_inputs(given, choose, {})}
-    assert arguments["name = 'keep'"][1] == "keep"
-    assert arguments["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
-    modes = {args[2] for args in arguments.values()}
+    arguments = Arguments(torch.arange(3.0), "same", Mode.B)
+    arguments_by_input = {other.example.what: other.arguments.args for other in edge_inputs(arguments, choose, {})}
+    assert arguments_by_input["name = 'keep'"][1] == "keep"
+    assert arguments_by_input["name = 'keep', all tensors negated"][0].tolist() == [0.0, -1.0, -2.0]
+    modes = {args[2] for args in arguments_by_input.values()}
     assert modes == {Mode.A, Mode.B, Mode.C}
 
 
@@ -461,8 +461,8 @@ def test_arguments_share_memory_are_missing_zero_or_truth_values_and_a_mask_sele
     def f(x: torch.Tensor, flag: torch.Tensor, doubled: bool) -> torch.Tensor:
         return x[x > 0] * (2 if flag and doubled else 3)
 
-    given = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
-    inputs = {one.example.what: one for one in edge_inputs(given, f, {})}
+    arguments = Arguments(torch.linspace(-1, 2, 6), torch.tensor(1.0), True)
+    inputs = {one.example.what: one for one in edge_inputs(arguments, f, {})}
     x, part, _ = inputs["flag in the memory of x"].arguments.copy().args
     x.add_(1)
     assert part == x[0] == 0

@@ -253,7 +253,7 @@ def view_instead_of_the_same() -> Any:
 
 @case("aliasing", "makes the result a separate object, but in the original it is the argument given", [1, 2])
 def separate_list() -> Any:
-    return lambda given: given, lambda given: list(given)
+    return lambda value: value, lambda value: list(value)
 
 
 @case("state", "leaves seen different: 0 items instead of 1")
@@ -446,13 +446,13 @@ def test_without_gradients_nothing_runs_backward() -> None:
 
 
 def test_grad_left_by_the_call_is_separate_from_the_gradients() -> None:
-    given = leaf(1, 1)
-    given.grad = torch.full((2,), 5.0)
-    run = result(lambda x: x * 1, given)
+    argument = leaf(1, 1)
+    argument.grad = torch.full((2,), 5.0)
+    run = result(lambda x: x * 1, argument)
     assert torch.equal(run.left_grad["the argument x"], torch.full((2,), 5.0))  # type: ignore[arg-type]
     assert run.gradients is not None
     assert torch.allclose(run.gradients["the argument x"], torch.tensor([0.5, 1.1094]), atol=1e-4)  # type: ignore[arg-type]
-    assert torch.equal(given.grad, torch.full((2,), 5.0))
+    assert torch.equal(argument.grad, torch.full((2,), 5.0))
 
 
 def test_without_values_only_shapes_and_presence_count() -> None:
@@ -572,9 +572,9 @@ def test_messages_of_the_compiler_are_no_difference() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Linear(3, 1))
     with sandboxed():
         original, other = Subject(model), Subject(model)
-        given = Arguments(torch.ones(2, 3))
-        expected = run(original.call, original, given)
-        actual = run(torch.compile(other.call, backend="aot_eager"), other, given)
+        arguments = Arguments(torch.ones(2, 3))
+        expected = run(original.call, original, arguments)
+        actual = run(torch.compile(other.call, backend="aot_eager"), other, arguments)
     assert differences(expected, actual) == []
 
 
@@ -598,7 +598,7 @@ def test_state_set_by_a_switch_before_the_runs_is_no_difference() -> None:
     switched = Counted()
     switched.calls_by_hand = 3  # type: ignore[assignment]
     switched.forward = types.MethodType(passing_on, switched)  # type: ignore[method-assign]
-    switched.register_forward_pre_hook(lambda module, given: given)
+    switched.register_forward_pre_hook(lambda module, arguments: arguments)
     assert compared(Counted(), switched, torch.ones(2)) == []
 
 

@@ -31,6 +31,6 @@ def test_parts_of_a_tensor_have_the_range_of_the_whole(monkeypatch: pytest.Monke
         bounds = range_.shape, range_.dtype, range_.elements, range_.nan, range_.inf, range_.low, range_.high
         return [*bounds, range_.mean if range_.mean is None else pytest.approx(range_.mean), presence_of(TENSORS[name])]
 
-    whole = looked_at()
+    expected = looked_at()
     monkeypatch.setattr(ranges, "_ELEMENTS_IN_PART", 4)
-    assert looked_at() == whole
+    assert looked_at() == expected

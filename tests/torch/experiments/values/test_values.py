@@ -186,7 +186,7 @@ def test_inf_in_a_parameter_before_the_call_is_named() -> None:
     torch.nn.init.constant_(net.inner.weight, math.inf)
     report = jupyter_graphbreak.values(net, torch.ones(1, 2))
     values = only(report)
-    assert [(given.name, given.nan, given.inf) for given in values.given] == [("inner.weight", 0, 4)]
+    assert [(tensor.name, tensor.nan, tensor.inf) for tensor in values.given] == [("inner.weight", 0, 4)]
     redacted = report.redacted()
     assert only(redacted).lines
     assert all(line.forward.low is None and line.forward.mean is None for line in only(redacted).lines)

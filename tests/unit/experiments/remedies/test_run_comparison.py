@@ -18,11 +18,11 @@ FILES = {"s1": "f.py"}
 
 def run(text: str, *breaks: tuple[str, str]) -> RunBreaks:
     """Return a run with breaks at pieces of code of a text, each with its cause."""
-    breaks = [
+    reported = [
         Break(f"b{number}", None, gb_type, location_of(text, code), "resumed")
         for number, (code, gb_type) in enumerate(breaks, start=1)
     ]
-    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=breaks), FILES)
+    return RunBreaks(Report("ok", Device("cpu", "cpu"), breaks=reported), FILES)
 
 
 BEFORE = run(OLD, ("y.sum().item()", "item"), ("y.sum() > 0", "branch"))
@@ -85,15 +85,17 @@ def test_lines_that_are_replaced_together_are_one_place() -> None:
 
 def test_a_break_in_a_file_is_described_with_the_files_name() -> None:
     cell, file = Source("s1", "Cell In[1]", "cell"), Source("s2", "modeling_bart.py", "library", "a/modeling_bart.py")
-    here, there = (
+    break_here, break_elsewhere = (
         Break(f"b{line}", "GB0170", "Branch", Location(source, line, line, code=code), "resumed")
         for source, line, code in (("s1", 4, "x > 0"), ("s2", 1388, f"f(\n    x,\n    {'y' * 60}) > 0"))
     )
-    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[here, there])
+    report = Report("ok", Device("cpu", "cpu"), sources=[cell, file], breaks=[break_here, break_elsewhere])
     run = RunBreaks(report, {})
     code = f"f(x, {'y' * 55}..."
-    assert break_summary(there, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
-    assert break_summary(here, [run]) == "at line 4, x > 0: branch on a tensor's value"
+    assert (
+        break_summary(break_elsewhere, [run]) == f"at line 1388 of modeling_bart.py, {code}: branch on a tensor's value"
+    )
+    assert break_summary(break_here, [run]) == "at line 4, x > 0: branch on a tensor's value"
 
 
 def test_a_break_in_one_of_several_cells_is_described_with_the_cells_name() -> None:

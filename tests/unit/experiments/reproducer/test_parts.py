@@ -136,8 +136,15 @@ def test_redacted_script_keeps_what_pytorch_reads() -> None:
     compile(text, "<redacted>", "exec")
     assert "secret" not in text.lower()
     assert "count" not in text
-    for kept in ("torch.compile(", "backend='eager'", "device='cpu'", ".sum()", "def forward(self", "torch.nn.Module"):
-        assert kept in text
+    for text_left in (
+        "torch.compile(",
+        "backend='eager'",
+        "device='cpu'",
+        ".sum()",
+        "def forward(self",
+        "torch.nn.Module",
+    ):
+        assert text_left in text
 
 
 class Colour(enum.Enum):
@@ -184,8 +191,8 @@ LARGE = torch.sparse_coo_tensor(torch.stack([torch.arange(9), torch.zeros(9, dty
     "tensor", [SPARSE, SPARSE.coalesce(), SPARSE.to_sparse_csr(), LARGE, torch.ones(3, 2).as_subclass(Boxes)]
 )
 def test_tensors_of_unusual_kinds_are_written_with_their_kind(tensor: torch.Tensor) -> None:
-    made = eval(ast.unparse(Writer().value(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
-    assert (type(made), made.layout, made.shape) == (type(tensor), tensor.layout, tensor.shape)
+    tensor_copy = eval(ast.unparse(Writer().value(tensor)), {"torch": torch, "Boxes": Boxes})  # noqa: S307 - our own
+    assert (type(tensor_copy), tensor_copy.layout, tensor_copy.shape) == (type(tensor), tensor.layout, tensor.shape)
 
 
 def test_small_tensors_keep_their_values_if_needed() -> None:

@@ -110,15 +110,15 @@ def summary(line: dict[str, Any]) -> str:
 def run_in_fork(function: Callable[..., Iterator[dict[str, Any]]], *arguments: Any, seconds: float) -> dict[str, Any]:
     """Run a function in a forked process that may hang or die, and return its last result."""
     context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(theirs, function, *arguments, seconds))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(sender, function, *arguments, seconds))
     process.start()
-    theirs.close()
+    sender.close()
     line: dict[str, Any] | None = None
     end = time.monotonic() + seconds
     with contextlib.suppress(EOFError):
-        while ours.poll(max(0.0, end - time.monotonic())):
-            message = ours.recv()
+        while receiver.poll(max(0.0, end - time.monotonic())):
+            message = receiver.recv()
             line = {**line, "stopped": message["error"]} if line is not None and "error" in message else message
     if line is None:
         line = {"error": "no end within the time" if process.is_alive() else "the process died"}
@@ -248,7 +248,7 @@ def _claim(model_type: str, remedy: Any, paths: dict[str, str], *, training: boo
 
 
 def check_in_processes(claim: dict[str, Any]) -> str:
-    """Run the program unchanged and with a remedy in separate processes, and compare independently of the package."""
+    """Run a program with and without a remedy in separate processes, and compare the results without the package."""
     import torch
 
     with tempfile.TemporaryDirectory() as folder:

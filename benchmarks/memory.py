@@ -1,9 +1,9 @@
 """Measure the memory that each question about a call needs, compared with the memory of the call and of its cell.
 
 A fresh process makes a model of three linear layers with two graph breaks and asks the question. The growth is the peak
-of the process's memory meanwhile, minus the memory held before. What the same cell needs without the package, measured
-in a process of its own, is subtracted; the ratio divides the rest by the size of the tensors that the call holds. Linux
-only.
+of the process's memory meanwhile, minus the memory held before. The growth that the same cell causes without the
+package, in a separate process, is subtracted; the ratio divides the rest by the size of the tensors that the call
+holds. Linux only.
 
     python benchmarks/memory.py                  # all programs and questions, a model of 200 MiB
     python benchmarks/memory.py --mib 400 --program backward --way=--check --backend inductor
@@ -108,7 +108,7 @@ def run_cell(shell: Any, text: str, **options: Any) -> None:
 
 
 def ask_in_cell(shell: Any, program: Program, way: str, backend: str) -> None:
-    """Run a program's cell in a way."""
+    """Run a program's cell and ask about it in one of the ways."""
     names = program.function, ", ".join(program.arguments or ("x",))
     cell = program.cell.replace(
         "CALL", names[0] if way.startswith("--frontends") else f"torch.compile({names[0]}, backend={backend!r})"
@@ -132,9 +132,10 @@ def ask_by_capture(shell: Any, program: Program, way: str, backend: str) -> None
     """Run a program's cell in a block that keeps its entries."""
     cell = program.cell.replace("CALL", f"torch.compile({program.function}, backend={backend!r})")
     block = "\n".join(f"    {line}" for line in cell.splitlines())
-    then = "report = run.try_remedies()" if "try_remedies" in way else "report = run.report"
+    last_statement = "report = run.try_remedies()" if "try_remedies" in way else "report = run.report"
     run_cell(
-        shell, f"import jupyter_graphbreak\nwith jupyter_graphbreak.capture(entries=True) as run:\n{block}\n{then}"
+        shell,
+        f"import jupyter_graphbreak\nwith jupyter_graphbreak.capture(entries=True) as run:\n{block}\n{last_statement}",
     )
 
 
@@ -146,7 +147,7 @@ def ask_about_call(shell: Any, program: Program, way: str, backend: str) -> None
 
 
 def question(way: str) -> Callable[[Any, Program, str, str], None]:
-    """Return the function that asks in a way."""
+    """Return the function that asks about a program in one of the ways."""
     return ask_about_call if way in CALLS else ask_by_capture if way in CAPTURES else ask_in_cell
 
 
@@ -167,7 +168,7 @@ def set_up(shell: Any, width: int, program: Program) -> int:
     return sum(tensor.nbytes for tensor in (*model.parameters(), x, *states))
 
 
-def held_now() -> int:
+def memory_now() -> int:
     """Return the memory of this process, and reset its peak."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
@@ -194,13 +195,13 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
         if way.endswith(" again"):
             ask(shell, program, way, backend)
         shell.user_ns.pop("report", None)
-        before = held_now()
+        before = memory_now()
         ask(shell, program, way, backend)
     return held_bytes, status("VmHWM") - before
 
 
 def measure_in_process(program: str, way: str, arguments: argparse.Namespace) -> tuple[int, int]:
-    """Measure in a process of its own."""
+    """Measure one way of asking in a separate process."""
     command = [sys.executable, __file__, f"--program={program}", f"--way={way}", f"--mib={arguments.mib}"]
     command += [f"--backend={arguments.backend}", "--here"]
     process = subprocess.run(command, check=True, capture_output=True, text=True)

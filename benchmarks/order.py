@@ -75,7 +75,7 @@ class Break(NamedTuple):
 
 
 def spins(us: int) -> Break:
-    """Return code that calls a function that only takes time."""
+    """Return code that calls a function that only waits."""
     return Break(f"    spin({us})\n", "")
 
 
@@ -217,11 +217,13 @@ def main() -> int:
             adds_up = min(before, after) * (1 - CLOSE) <= parts <= max(before, after) * (1 + CLOSE)
             close += adds_up
             order = order_of(report, breaks)
-            good = len(order) == len(breaks) and is_right(order, saved, before)
-            right += good
+            is_right_order = len(order) == len(breaks) and is_right(order, saved, before)
+            right += is_right_order
             words = ", ".join(f"{number + 1}: {us:,.0f} ±{error:,.0f} us" for number, (us, error) in enumerate(saved))
             listed = " ".join(str(number + 1) for number in order)
-            print(f"{'right' if good else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True)
+            print(
+                f"{'right' if is_right_order else 'WRONG'}  {title}: listed {listed}; fixing saves {words}", flush=True
+            )
             verdict = f"{'within' if adds_up else 'NOT within'} {CLOSE:.0%}"
             print(f"  {verdict}: parts {parts:,.0f} us, whole call {before:,.0f} to {after:,.0f} us", flush=True)
             torch.compiler.reset()

@@ -70,7 +70,7 @@ def count_compilations(text: str, folder: Path) -> tuple[int, int]:
 
 
 def apply_change(text: str, remedy: Remedy) -> str:
-    """Return a program with a change; one without a place goes before the calls."""
+    """Return a program with a change; code without a place is appended, before the calls are."""
     if remedy.edits:
         return apply_edits(text, list(remedy.edits))
     return f"{text}\n{remedy.code}\n"
@@ -83,7 +83,7 @@ def is_as_claimed(program: Program, folder: Path) -> bool:
     remedy = best_remedy(path)
     plain, _ = count_compilations(program.text, folder)
     if remedy is None or remedy.evidence is None:
-        print(f"{program.name:24} {plain} compilations, nothing claims to end them", flush=True)
+        print(f"{program.name:24} {plain} compilations, and no change claims to end them", flush=True)
         return program.smallest is None
     claim = remedy.evidence.compilations_before, remedy.evidence.compilations_after
     unseen = remedy.evidence.unseen.compilations if remedy.evidence.unseen is not None else 0

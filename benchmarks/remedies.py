@@ -60,11 +60,11 @@ def main() -> None:
     for name, (program, *arguments) in load(options.programs).items():
         start = time.perf_counter()
         report = jupyter_graphbreak.try_remedies(torch.compile(program, backend=options.backend), *arguments)
-        took = time.perf_counter() - start
+        elapsed_s = time.perf_counter() - start
         verdicts = best_verdicts(report)
         total.update(verdicts)
-        seconds += [took / len(verdicts) for _ in verdicts]
-        print(f"{name:24} {len(verdicts)} places  {took:5.1f} s  {', '.join(verdicts)}")
+        seconds += [elapsed_s / len(verdicts) for _ in verdicts]
+        print(f"{name:24} {len(verdicts)} places  {elapsed_s:5.1f} s  {', '.join(verdicts)}")
     places = total.total()
     print(f"\n{places} places with the backend {options.backend}, torch {torch.__version__}")
     for verdict in VERDICTS:

@@ -169,19 +169,19 @@ def _settings() -> dict[str, str]:
 
 def attribute_ids() -> dict[str, int]:
     """Return the identities of the functions and classes in the modules and classes of torch and Python, by name."""
-    held = {}
+    ids = {}
     for name, module in list(sys.modules.items()):
         if name.startswith(("jupyter_graphbreak", "IPython", "msgspec")):
             continue
         for attribute, value in list(vars(module).items()):
             if type(value) in {types.FunctionType, type}:
-                held[f"{name}.{attribute}"] = id(value)
+                ids[f"{name}.{attribute}"] = id(value)
             if type(value) is type and value.__module__ == name:
                 members = [
                     (member, part) for member, part in vars(value).items() if isinstance(part, types.FunctionType)
                 ]
-                held.update((f"{name}.{attribute}.{member}", id(part)) for member, part in members)
-    return held
+                ids.update((f"{name}.{attribute}.{member}", id(part)) for member, part in members)
+    return ids
 
 
 class Session:

@@ -593,8 +593,8 @@ def _page(cause: KnownCause, shown: Sequence[Example], entry: dict[str, Any] | N
 
 
 def _constructs(cause: KnownCause) -> list[str]:
-    """Return lists of the code on the page "Is this traced?" that breaks for a cause, and that once did."""
-    breaking, traced = constructs.of_cause(cause.id)
+    """Return the constructs of "Is this traced?" that break for a cause, and those that once did, as paragraphs."""
+    breaking, traced = constructs.titles_by_cause(cause.id)
     parts = []
     if breaking:
         parts.append(f"Breaks, with [what to write instead](../traced.md): {'; '.join(breaking)}.")

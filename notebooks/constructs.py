@@ -129,8 +129,8 @@ def outcomes() -> dict[str, dict[str, str]]:
     return measured
 
 
-def of_cause(ident: str) -> tuple[list[str], list[str]]:
-    """Return the titles of what breaks for a cause in the newest release, and of what did so before and is traced."""
+def titles_by_cause(ident: str) -> tuple[list[str], list[str]]:
+    """Return the titles of constructs that break for a cause, and of those that did so in earlier releases only."""
     breaking, traced = [], []
     for group in constructs().values():
         for construct in group:

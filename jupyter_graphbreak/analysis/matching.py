@@ -197,7 +197,7 @@ def compare_runs(before: Report, after: Report) -> Changes:
     """Return the changes from one run to a later run of the same code, edited or not."""
     moved_to = _corresponding_lines(before, after)
     pairs, gone, new = _match_breaks(before.breaks, after.breaks, moved_to)
-    old_names, new_names = _names(before), _names(after)
+    old_names, new_names = _source_names(before), _source_names(after)
     after_reuse = ReusableCode(before, after, gone, moved_to)
     before_reuse = ReusableCode(after, before, new, {now: old for old, now in moved_to.items()})
     is_partial = after_reuse.hides_something or before_reuse.hides_something
@@ -363,7 +363,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
             yield segment.first_line + offset, text.rstrip()
 
 
-def _names(report: Report) -> dict[str, str]:
+def _source_names(report: Report) -> dict[str, str]:
     """Return the names of sources; the cell that ran has the name "", because its number changes with every run."""
     names = {source.id: source.name for source in report.sources}
     cell = next((source.id for source in report.sources if source.kind == "cell"), None)

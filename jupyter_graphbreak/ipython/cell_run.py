@@ -146,7 +146,7 @@ class CellRuns:
         return "torch" in sys.modules and leads_to_compiled(mentioned_objects(tree, namespace).values())
 
     def runs_code(self, magic: str) -> bool:
-        """Return whether a line magic runs code."""
+        """Return whether a line magic runs code in the notebook's namespace, as ``%run`` does."""
         return magic == "run" or bool(getattr(self._shell.find_line_magic(magic), "needs_local_scope", False))
 
     # Functions that the rewritten cell calls.

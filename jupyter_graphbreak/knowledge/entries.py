@@ -75,14 +75,14 @@ class ManualStep:
         A part of the titles of remedies; if one of these remedies failed, ``text`` is obsolete.
     text_after_failure : str
         The decision that remains in that case.
-    is_where_to_end : bool
-        Whether the decision is where the compiled part ends, so that the usual answer is to compile only a part.
+    decides_compiled_region : bool
+        Whether the decision is which code to compile; the usual answer is to compile only a part.
     """
 
     text: str
     obsolete_if_failed: str = ""
     text_after_failure: str = ""
-    is_where_to_end: bool = False
+    decides_compiled_region: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,8 +254,8 @@ def read_stack(text: str) -> list[StackEntry]:
 def is_inserted_frame(module_path: str | None, function: str) -> bool:
     """Return whether a frame is one that torch inserts after the program's own call.
 
-    It inserts frames before an operation if a default device is set, for example, and Dynamo traces a version in Python
-    of a built-in function such as ``enumerate``.
+    For example, torch inserts a frame before each operation if a default device is set, and Dynamo traces built-in
+    functions such as ``enumerate`` as Python functions of its own.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ def _is_jupyterlabs_own(error: Error) -> bool:
     """Return whether JupyterLab or its widgets cause an error without our extension."""
     # The manager of widgets expects that every notebook has a kernel.
     has_no_kernel = str(error) == "Cannot read properties of null (reading 'kernel')"
-    # A wait of JupyterLab's ends while the kernel is changed on a busy machine.
+    # On a busy machine, JupyterLab may stop waiting for a kernel while the kernel is changed.
     has_ended = str(error) == "Cannot read properties of null (reading 'promise')" and "graphbreak" not in (
         error.stack or ""
     )

@@ -78,9 +78,9 @@ def links_of_each_kind(report: Locator, tab: Locator) -> Iterator[tuple[Locator,
         tab.click()
         links = report.locator(_LINKS)
         for index, href in enumerate(links.evaluate_all(_ADDRESSES)):
-            aim = href if _LINE.search(href) else href.rstrip("0123456789")
-            if href and aim not in seen:
-                seen.add(aim)
+            target_kind = href if _LINE.search(href) else href.rstrip("0123456789")
+            if href and target_kind not in seen:
+                seen.add(target_kind)
                 yield links.nth(index), href
                 break  # cards quote what is selected, so the links change
         else:

@@ -161,11 +161,13 @@ def test_broken_references_and_numbers_do_no_harm(open_page: Open, lab: Lab) -> 
     cells = []
     for number, reference in ((-5, "__proto__"), (0, "b1"), (10**9, "constructor"), (2**60, ""), (1, "0/0")):
         cells.append(carrying(corrupted(number, reference)))
-    bare = report_cell(two_breaks())
-    bare.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
-    odd = report_cell(two_breaks())
-    odd.outputs[0].data["text/html"] = '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
-    lab.save("spoilt", *cells, bare, odd)
+    without_fields = report_cell(two_breaks())
+    without_fields.outputs[0].data = {MIME_TYPE: {"status": "ok"}}
+    with_foreign_markup = report_cell(two_breaks())
+    with_foreign_markup.outputs[0].data["text/html"] = (
+        '<div class="graphbreak" data-prefix="x-"><p>nothing else</p></div>'
+    )
+    lab.save("spoilt", *cells, without_fields, with_foreign_markup)
     opened, _ = seconds_to_open(open_page, lab, "spoilt")
     page = opened.page
     trust(page)

@@ -212,7 +212,7 @@ def test_a_missing_pytorch_is_reported_in_one_line(
     assert (result.returncode, result.stdout, result.stderr) == (2, "", f"graphbreak: {message}\n")
 
 
-def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:
+def test_an_internal_error_has_its_own_exit_status(tmp_path: Path) -> None:
     (tmp_path / "broken_reading.py").write_text(
         "import jupyter_graphbreak.api.saved as saved\n"
         "def fail(*_, **__):\n    raise ZeroDivisionError('inside\\nof it')\n"
@@ -230,17 +230,17 @@ def test_an_error_of_our_own_has_a_status_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_baseline_is_replaced_in_one_step(cli: Cli, tmp_path: Path) -> None:
-    real, link = tmp_path / "real" / "allowed.toml", tmp_path / "allowed.toml"
-    real.parent.mkdir()
-    real.write_text("")
-    real.chmod(0o640)
-    link.symlink_to(real)
-    first = real.stat().st_ino
+    file, link = tmp_path / "real" / "allowed.toml", tmp_path / "allowed.toml"
+    file.parent.mkdir()
+    file.write_text("")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    first = file.stat().st_ino
     assert cli("log", LOG, "--baseline", "allowed.toml", "--update-baseline").returncode == 0
     assert link.is_symlink()
-    assert "[[break]]" in real.read_text()
-    assert (real.stat().st_mode & 0o777, real.stat().st_ino != first) == (0o640, True)
-    assert [path.name for path in real.parent.iterdir()] == ["allowed.toml"]
+    assert "[[break]]" in file.read_text()
+    assert (file.stat().st_mode & 0o777, file.stat().st_ino != first) == (0o640, True)
+    assert [path.name for path in file.parent.iterdir()] == ["allowed.toml"]
 
 
 def test_a_log_in_every_format(cli: Cli) -> None:
@@ -453,7 +453,7 @@ OF_THE_LOG = ("branch.py", "choose")
 
 
 def test_nothing_of_the_code_is_left_in_a_redacted_report(cli: Cli, program: Path) -> None:
-    # The program prints nothing of its own on the standard output where the format is for other programs.
+    # In a format for other programs, the standard output has only the report, not what the program prints.
     redacted = cli("script", "--redact", "--format", "json", program, "raise")
     Report.from_json(redacted.stdout)
     assert_nothing_is_left(redacted.stdout, SECRETS)

@@ -73,5 +73,5 @@ def test_the_report_is_printed_when_the_cell_has_ended(ask: Callable[[str], str]
     assert "running" not in shown
     assert "tensor([0., 0.])" in shown
     assert "<div" not in shown
-    # In a variable it shows itself, and print prints the same.
+    # A report in a variable is displayed as the same text that print writes.
     assert ask("print(report)\nreport").count("1 break, line") == 2

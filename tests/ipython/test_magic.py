@@ -193,8 +193,8 @@ def test_an_interrupt_while_the_report_is_made_ends_the_cell_after_it(
         signal.signal(signal.SIGINT, before)
     assert isinstance(result.error_in_exec, KeyboardInterrupt)
     assert (shell.report.summary.breaks, shell.report.remedies) == (1, None)
-    late = "The run was not repeated, because it was interrupted."
-    assert [note.message for note in shell.report.diagnostics] == ([late] if options else [])
+    note_on_interrupt = "The run was not repeated, because it was interrupted."
+    assert [note.message for note in shell.report.diagnostics] == ([note_on_interrupt] if options else [])
 
 
 @pytest.mark.parametrize(

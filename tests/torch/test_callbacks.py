@@ -74,7 +74,7 @@ def test_tensorboard_gets_totals_and_sentences() -> None:
     assert [step for *_, step in written] == [1, 1, 1, 2, 2]
 
 
-def test_weights_and_biases_gets_totals_and_no_step_of_its_own() -> None:
+def test_weights_and_biases_gets_totals_but_no_step() -> None:
     logged: list[tuple[dict[str, float], bool]] = []
     receive = callbacks.to_wandb(types.SimpleNamespace(log=lambda numbers, commit: logged.append((numbers, commit))))
     for event in EVENTS:

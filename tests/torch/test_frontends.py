@@ -174,12 +174,14 @@ def test_every_verdict_agrees_with_running_the_front_end_by_hand(name: str) -> N
     case = CASES[name]
     verdicts = compare_frontends(case.make(), *case.first, also=[case.second], **case.kwargs)
     for frontend in FRONTENDS:
-        hand = by_hand(frontend, case)
+        expected = by_hand(frontend, case)
         verdict = verdicts[frontend]
         agrees = {"captures", "breaks", "eager"}
         outcome = "agrees" if verdict.outcome in agrees else verdict.outcome
         error = verdict.raised.type if verdict.raised is not None else None
-        assert (outcome, error, verdict.graphs) == (hand.outcome, hand.error, hand.graphs), f"{frontend}: {verdict}"
+        assert (outcome, error, verdict.graphs) == (expected.outcome, expected.error, expected.graphs), (
+            f"{frontend}: {verdict}"
+        )
     assert verdicts["torch.compile"].breaks == case.breaks
 
 

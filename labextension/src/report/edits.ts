@@ -57,13 +57,13 @@ export function changesFor(
   return ordered.map(edit => {
     const { first_line: first, last_line: last, old, new: made } = edit;
     const isInsertion = last < first;
-    const isThere = isInsertion
+    const isAsExpected = isInsertion
       ? last === first - 1 &&
         old === '' &&
         first <= lines.length + 1 &&
         lines[first - 1] === originalLines[first - 1]
       : last <= lines.length && lines.slice(first - 1, last).join('\n') === old;
-    if (!isThere || first <= above) {
+    if (!isAsExpected || first <= above) {
       const differing = old
         .split('\n')
         .findIndex((line, index) => line !== lines[first - 1 + index]);

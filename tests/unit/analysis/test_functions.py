@@ -47,7 +47,7 @@ def forward(x):
 def lines(
     line: int, name: str, text: str = TEXT, first_line: int = 1, offset: int = 0, kind: str = "file"
 ) -> tuple[int, int]:
-    """Return first and last line of what runs eagerly from a line of a function on."""
+    """Return the first and the last line of the part of a function that runs eagerly from a line on."""
     source = SourceText(FILE, "model.py", kind, [Segment(first_line, text.rstrip())], line_offset=offset)  # type: ignore[arg-type]
     location = Sources([source]).rest_of_function(FILE, line, name)
     assert location is not None

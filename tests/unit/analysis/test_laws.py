@@ -84,9 +84,9 @@ def test_every_event_is_an_occurrence_of_exactly_one_break(records: list[Record]
         if record.kind == "artifact:dynamo_graph_break_reason"
     }
     occurrences = [
-        (met.frame, met.attempt, break_.location.line, break_.gb_id)
+        (occurrence.frame, occurrence.attempt, break_.location.line, break_.gb_id)
         for break_ in report.breaks
-        for met in break_.occurrences
+        for occurrence in break_.occurrences
         if break_.location is not None
     ]
     assert {occurrence[:4] for occurrence in occurrences} == events

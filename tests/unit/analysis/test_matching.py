@@ -53,7 +53,7 @@ LAYERS = (("norm", 3), ("scale", 20))
 
 
 def library_run(
-    *met: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
+    *broken: str, text: str = CELL, held: tuple[str, ...] = (), call: str = "f(x)", cell_outcome: str | None = None
 ) -> Report:
     """Return a run of a cell that calls a library's functions; the named ones were compiled and broke."""
     lines = dict(LAYERS)
@@ -63,7 +63,7 @@ def library_run(
     entry = Location("s1", 9, 9, 0, 8, "<module>", call)
     if cell_outcome is not None:
         frames.append(Frame("9/0", "f", Location("s1", 2, 2, function="f"), "entry", cell_outcome))  # type: ignore[arg-type]
-    for number, name in enumerate(met):
+    for number, name in enumerate(broken):
         place = Location("s2", lines[name] + 1, lines[name] + 1, function=name, code="print(x)")
         frame = Frame(f"{number}/0", name, Location("s2", lines[name], lines[name]), "call", "compiled", compile_s=2.0)
         within = [frame.id] if cell_outcome is None else ["9/0", frame.id]
@@ -79,7 +79,7 @@ def library_run(
         graphs=graphs,
         breaks=breaks,
         summary=Summary(frames=len(frames), graphs=len(graphs), breaks=len(breaks)),
-        timing=Timing(compile_s=2.0 * len(met)),
+        timing=Timing(compile_s=2.0 * len(broken)),
         held=[HeldFunction(name, LIBRARY, lines[name]) for name in held],
     )
 

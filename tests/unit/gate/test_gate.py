@@ -86,7 +86,7 @@ def test_the_same_break_is_recognized(after: Report, new: int, gone: int) -> Non
     assert len(details(verdict)) == new + gone
 
 
-def test_of_two_equal_breaks_the_later_one_is_new() -> None:
+def test_the_later_of_two_equal_breaks_is_new() -> None:
     after = report_of(("f", "print(x)", PRINT), ("f", "print(x)", PRINT))
     verdict = verdict_of(after, report_of(("f", "print(x)", PRINT)))
     assert ids_of_new_breaks(verdict, after) == {"b2"}

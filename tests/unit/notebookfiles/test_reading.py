@@ -84,7 +84,7 @@ def test_text_counts_only_as_text(tmp_path: Path) -> None:
     assert parse_notebook(tmp_path / "a.ipynb") == notebook
 
 
-def test_of_too_many_reports_the_first_are_read() -> None:
+def test_only_the_first_of_too_many_reports_are_read() -> None:
     read = reports_in(notebook_with(*[two_breaks().to_dict()] * 3), max_reports=2)
     assert len(read.reports) == 2
     assert read.problems == ["only the first 2 reports were read"]

@@ -133,7 +133,7 @@ def test_a_file_in_storage_that_is_too_large_or_no_trace_is_named() -> None:
         pass
 
 
-def test_ranks_on_devices_of_their_own_are_equal() -> None:
+def test_ranks_on_different_devices_are_equal() -> None:
     def on(index: int) -> Report:
         text = two_breaks().to_json().decode().replace('"cuda:0"', f'"cuda:{index}"')
         return Report.from_json(text.replace('"compile_s":0.79', f'"compile_s":{index}.5'))

@@ -453,8 +453,8 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
     differences = [
         BlockDifference(number, f"self.index == {old}", line) for number in (1, 2) for old in reversed(range(number))
     ]
-    apart = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
-    texts = sentences(RegionCost("Block", 12, None, [ways[0], apart]))
+    separate_blocks = replace(ways[2], compilations=2, limit_hit=True, time_ratio=None, differences=differences)
+    texts = sentences(RegionCost("Block", 12, None, [ways[0], separate_blocks]))
     assert (
         texts[0]
         == "compile each `Block` alone (`block.compile()`): compiling at a first start takes 4.1 s instead of 19.3 s"
@@ -464,7 +464,7 @@ def test_the_way_to_compile_blocks_that_starts_fastest_is_named_first() -> None:
         "limit), because of what differs: self.index: 0 -> 1 -> different value"
     )
     assert "(line 12). Advice: " in texts[1]
-    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(apart, start_s=None)])) == texts[1:]
+    assert sentences(RegionCost("Block", 12, None, [ways[0], replace(separate_blocks, start_s=None)])) == texts[1:]
 
 
 def test_a_second_start_is_compared_with_the_first() -> None:

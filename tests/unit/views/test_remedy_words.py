@@ -83,7 +83,7 @@ def test_a_verdict_comes_with_its_evidence(remedy: Remedy, expected: str) -> Non
     assert outcome(remedy) == expected
 
 
-def test_a_failed_trial_is_named_for_what_it_would_have_done() -> None:
+def test_a_failed_trial_is_described_by_its_effect() -> None:
     saves = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=1)
     saves_none = Evidence("eager", 3, None, ["values"], 1, 1, 0, 0, compilations_before=4, compilations_after=4)
     trials = {

@@ -129,7 +129,7 @@ def test_a_saved_cell_is_small() -> None:
 
 
 def with_stacks(report: Report) -> Report:
-    """Give occurrences without a stack that of their break."""
+    """Return a report in which each occurrence without a stack has the stack of its break."""
 
     def filled(break_: Break) -> Break:
         stacks = [replace(occurrence, stack=occurrence.stack or break_.stack) for occurrence in break_.occurrences]

@@ -332,7 +332,7 @@ def test_exception_of_the_compiled_backward_pass_is_a_difference() -> None:
     assert check.differences == ["the backward pass raises ValueError, but in eager code it returns"]
 
 
-def test_a_step_before_the_backend_is_named() -> None:
+def test_a_wrong_step_before_the_backend_is_named() -> None:
     def compiling(x: torch.Tensor) -> torch.Tensor:
         return x + 1 if torch.compiler.is_compiling() else x + 2
 

@@ -111,7 +111,7 @@ def test_a_step_with_its_own_backward_passes() -> None:
 
     memory = memory_of(step, torch.rand(ROWS, requires_grad=True))
     assert memory.eager_saved_bytes == 2 * SIZE  # at a time
-    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # a gradient is there from calls before
+    assert memory.eager_peak_bytes == pytest.approx(4 * SIZE, rel=0.01)  # with the gradient of earlier calls
 
 
 def test_checkpointing_keeps_less() -> None:

@@ -133,7 +133,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 
 
 @pytest.mark.exhaustive
-def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_WORTH_S", 0.0)
     monkeypatch.setattr(regions, "_nested_region", _doubled_region)
     nested = ways_of(measured(Block))["nested"]

@@ -254,7 +254,7 @@ def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals.
+    """Return ways to call a program: with its own arguments, and with other tensors, sizes, numbers and globals.
 
     A program may name further arguments that show its trap, by ``hostile()``.
     """
@@ -289,7 +289,7 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
 
 
 def _hostile_turns(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program with the arguments that it names itself."""
+    """Return ways to call a program with the further arguments that it names."""
 
     def turn_of(index: int) -> Callable[[LoadedProgram], Any]:
         return lambda loaded: loaded.module.hostile()[index]
@@ -371,7 +371,7 @@ _OTHER_KINDS = (
 )  # fmt: skip
 
 
-def names_of_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
+def describe_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
@@ -422,9 +422,9 @@ def _same(one: Any, other: Any) -> bool:
         return False
     match one:
         case torch.Tensor():
-            alike = one.dtype == other.dtype and one.shape == other.shape
+            has_same_form = one.dtype == other.dtype and one.shape == other.shape
             rtol, atol = (1e-2, 1e-2) if one.dtype == torch.float16 else (1e-4, 1e-5)
-            return bool(alike and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
+            return bool(has_same_form and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
         case dict():
             return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
         case list() | tuple():
@@ -483,8 +483,8 @@ def false_claims(
                 exec(remedy.code, {"model": loaded.f})  # noqa: S102 - what the report says
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
-                    f"{what}: uncompiled: {each}"
-                    for each in names_of_differences(expected, observe_call(path, text, turn, None), remedy, what)
+                    f"{what}: uncompiled: {difference}"
+                    for difference in describe_differences(expected, observe_call(path, text, turn, None), remedy, what)
                 ]
             if what in _ONLY_UNCOMPILED:
                 continue
@@ -493,11 +493,11 @@ def false_claims(
                 actual = observe_call(path, text, turn, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
-            differs = names_of_differences(expected, actual, remedy, what)
-            if differs:  # compilation alone makes the same difference
-                usual = names_of_differences(expected, observe_call(path, program.text, turn, compiling), remedy, what)
-                differs = [difference for difference in differs if difference not in usual]
-            differences += [f"{what}: {difference}" for difference in differs]
+            call_differences = describe_differences(expected, actual, remedy, what)
+            if call_differences:  # compilation alone makes the same difference
+                usual = describe_differences(expected, observe_call(path, program.text, turn, compiling), remedy, what)
+                call_differences = [difference for difference in call_differences if difference not in usual]
+            differences += [f"{what}: {difference}" for difference in call_differences]
             if forbidden & set(broken) and expected.raised is None:
                 differences.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
             if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":

@@ -88,14 +88,14 @@ def _check_claim(alone: _UnchangedProgram, report: Report, remedy: Remedy, folde
     assert (remedy.verdict == "works but differs") == bool(remedy.differences), what
     variants = list(VARIANTS) if remedy.verdict != "works on what ran" else ["as given"]
     with remedied(alone.loaded, report, remedy, folder, alone.backend) as changed:
-        actually = observe_runs(changed, variants)
-        assert actually.graphs == evidence.graphs_after, what
+        changed_runs = observe_runs(changed, variants)
+        assert changed_runs.graphs == evidence.graphs_after, what
         assert evidence.breaks_after < evidence.breaks_before
-        assert actually.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
+        assert changed_runs.ops or not alone.compiled.ops, f"{what}nothing is compiled any more"
         if not evidence.breaks_after:
             observe_runs(lambda: changed(fullgraph=True), ["as given"])  # it would raise
     for variant in variants:
-        expected, actual = alone.eager.observed[variant], actually.observed[variant]
+        expected, actual = alone.eager.observed[variant], changed_runs.observed[variant]
         names = names_of_differences(expected, actual)
         # Differences that compilation alone makes are not caused by the remedy.
         names = [name for name in names if name not in names_of_differences(expected, alone.compiled.observed[variant])]

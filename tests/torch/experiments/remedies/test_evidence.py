@@ -1,4 +1,4 @@
-"""Differences that compiling alone makes are no evidence against a change, and results without values none for it."""
+"""Differences that compiling alone makes do not count against a change; results without values do not count for it."""
 
 from __future__ import annotations
 

@@ -119,16 +119,16 @@ def test_compiled_functions_inside_uncompiled_ones() -> None:
     assert [getattr(entry.backend, "compiler_name", None) for entry in entries] == ["eager", "aot_eager"]
 
 
-@pytest.mark.parametrize("how", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
-def test_a_break_that_raises_is_fixed_as_well(how: str) -> None:
+@pytest.mark.parametrize("form", ["fullgraph", pytest.param("scope", marks=pytest.mark.exhaustive)])
+def test_a_break_that_raises_is_fixed_as_well(form: str) -> None:
     import jupyter_graphbreak
 
     torch._dynamo.reset()
     function = breaks
-    if how == "scope":
+    if form == "scope":
         function = torch._dynamo.error_on_graph_break(True)(breaks)
     with pytest.raises(Exception, match="graph_break"), jupyter_graphbreak.capture(entries=True) as run:
-        torch.compile(function, backend="eager", fullgraph=how == "fullgraph")(torch.ones(3))
+        torch.compile(function, backend="eager", fullgraph=form == "fullgraph")(torch.ones(3))
     report = run.try_remedies()
     assert report.status == "error"
     assert [remedy.verdict in WORKING for remedy in report.remedies or []][:1] == [True]

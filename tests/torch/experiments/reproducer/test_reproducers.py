@@ -74,7 +74,7 @@ def exhaustive(*values: object) -> ParameterSet:
 
 
 @pytest.mark.parametrize(
-    ("case", "ident", "functions", "has"),
+    ("case", "ident", "functions", "code"),
     [
         exhaustive("helper_in_another_file", "b1", ["step", "norm", "report_shape"], "print('normalized'"),
         exhaustive("recompile_by_size", "r1", ["scale"], "compiled(torch.randn(4, 3)"),
@@ -91,12 +91,12 @@ def exhaustive(*values: object) -> ParameterSet:
     ],
 )
 def test_scripts_reproduce_the_finding_and_are_short(
-    warm: ScriptRunner, case: str, ident: str, functions: list[str], has: str
+    warm: ScriptRunner, case: str, ident: str, functions: list[str], code: str
 ) -> None:
     run = watched(case)
     reproducer = reproduced(run, ident, warm)
     assert reproducer.script is not None, reproducer.reason
-    assert has in reproducer.script
+    assert code in reproducer.script
     assert len(reproducer.script.splitlines()) <= 2 * lines_of(*functions) + 30
     assert "programs" not in reproducer.script
     target = target_of(run.report, ident)

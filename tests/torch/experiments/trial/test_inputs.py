@@ -305,7 +305,7 @@ def test_one_of_several_tensors_gets_one_more_dimension() -> None:
     assert "x with one more dimension" not in kinds(lambda x: x + 1, torch.arange(3.0))
 
 
-def test_defaults_of_another_type_than_the_given_tensor_are_another_kind() -> None:
+def test_defaults_with_a_different_type_than_the_tensor_are_a_different_kind() -> None:
     def scale(x: torch.Tensor, use: Any = True, n: Any = 3, mask: Any = None) -> torch.Tensor:
         scaled: torch.Tensor = x * n if use else x + mask
         return scaled

@@ -451,7 +451,7 @@ def test_folder_with_the_prefix_of_a_package_folder_is_user_code() -> None:
         assert namespace["SEEN"] == []
 
 
-def test_endless_loop_in_such_a_folder_is_stopped() -> None:
+def test_an_endless_loop_in_a_folder_with_that_prefix_is_stopped() -> None:
     written = "def f():\n" + "    while True:\n        pass\n"
     for root in outermost_roots():
         namespace: dict[str, Any] = {}

@@ -299,13 +299,13 @@ def test_a_function_with_effects_is_stopped_before_them(tmp_path: Any, monkeypat
     assert list(tmp_path.iterdir()) == []
 
 
-def kinds(x: torch.Tensor, picks: torch.Tensor) -> tuple[Any, ...]:
+def kinds(x: torch.Tensor, integers: torch.Tensor) -> tuple[Any, ...]:
     cast = x.to(torch.float8_e5m2)
     wave = torch.fft.fft(x)
-    unsigned = picks.to(torch.uint16)
+    unsigned = integers.to(torch.uint16)
     sparse = torch.eye(3).to_sparse()
     empty = x[:0]
-    return cast, wave, unsigned, sparse, empty, picks > 1
+    return cast, wave, unsigned, sparse, empty, integers > 1
 
 
 def test_tensors_of_every_kind() -> None:

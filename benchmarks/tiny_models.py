@@ -29,7 +29,7 @@ _MODEL_MAPPINGS = (
     "MODEL",
 )
 #: Small values of a configuration's fields, by the field's name; the first pattern that matches the whole name counts.
-#: ``_FEW`` has only counts of parts, for models that accept small counts but need their own sizes.
+#: ``_SMALL_COUNTS`` has only counts of parts, for models that accept small counts but need their own sizes.
 _SMALL_COUNTS: Values = (
     (r"(n_routed|num_local|num|moe_num)_experts", 4),
     (r"(num_)?experts_per_tok(en)?|moe_topk|top_k_experts|moe_k|num_selected_experts", 2),
@@ -153,16 +153,16 @@ def _make_model(model_type: str, values: Values, *, training: bool) -> tuple[tor
     for parameter in model.parameters():
         if not torch.isfinite(parameter).all():
             torch.nn.init.normal_(parameter, std=0.02)
-    for places in _places(model):
+    for image_token_count in _image_token_counts(model):
         torch.manual_seed(1)
-        inputs = inputs_of(model, places)
+        inputs = inputs_of(model, image_token_count)
         with contextlib.suppress(ValueError), torch.no_grad():
             model(**inputs)
             break
     return model, inputs
 
 
-def _places(model: Any) -> Iterator[int | None]:
+def _image_token_counts(model: Any) -> Iterator[int | None]:
     """Yield candidates for the number of image tokens, parsed from the model's error messages."""
     yield None
     try:
@@ -240,12 +240,12 @@ def _small_value(name: str, value: Any, values: Values) -> Any:
     return None
 
 
-def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
+def inputs_of(model: Any, image_token_count: int | None = None) -> dict[str, Any]:
     """Return small inputs for a model, by the names of its ``forward``.
 
     Parameters
     ----------
-    places : int, optional
+    image_token_count : int, optional
         The number of image tokens in the text, if known.
     """
     config = model.config
@@ -270,7 +270,7 @@ def inputs_of(model: Any, places: int | None = None) -> dict[str, Any]:
     if "bbox" in names and "input_ids" in inputs:
         inputs["bbox"] = torch.randint(0, 20, (1, 24, 2)).repeat(1, 1, 2).sort(-1).values
     if "pixel_values" in names and "input_ids" in inputs and hasattr(config, "vision_config"):
-        _add_image(inputs, config, names, places)
+        _add_image(inputs, config, names, image_token_count)
     if "qformer_input_ids" in names:
         inputs["qformer_input_ids"] = torch.randint(5, 80, (1, 8))
     return inputs
@@ -296,7 +296,7 @@ def _main_input(main: str, config: Any) -> dict[str, Any]:
     return {main: torch.randn(1, 24, 32)}
 
 
-def _add_image(inputs: dict[str, Any], config: Any, names: Any, places: int | None) -> None:
+def _add_image(inputs: dict[str, Any], config: Any, names: Any, image_token_count: int | None) -> None:
     """Insert image tokens into the text, and add the image."""
     vision = config.vision_config
     token = getattr(config, "image_token_id", None) or getattr(config, "image_token_index", None)
@@ -316,7 +316,7 @@ def _add_image(inputs: dict[str, Any], config: Any, names: Any, places: int | No
         images = _SEVERAL_IMAGES.get(config.model_type, ())
         inputs["pixel_values"] = torch.randn(1, *images, channels, size, size)
         known = [getattr(config, name, None) for name in ("mm_tokens_per_image", "num_query_tokens")]
-        count = next((number for number in (places, *known) if number), (size // patch) ** 2)
+        count = next((number for number in (image_token_count, *known) if number), (size // patch) ** 2)
         inputs["input_ids"] = ids = torch.randint(5, 80, (1, count + 8))
         if "image_sizes" in names and (images or config.model_type == "mistral3"):
             inputs["image_sizes"] = torch.tensor([[size, size]])

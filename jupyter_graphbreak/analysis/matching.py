@@ -254,9 +254,9 @@ def _match_breaks(
 
     # Keys of a break in the earlier and in the later run, from the most to the least certain.
     keys: list[tuple[Callable[[Break], Any], Callable[[Break], Any]]] = [
-        (lambda old: (old_line(old), code(old)), lambda now: (line(now), code(now))),
+        (lambda earlier: (old_line(earlier), code(earlier)), lambda later: (line(later), code(later))),
         (old_line, line),
-        (lambda old: (function(old), code(old)), lambda now: (function(now), code(now))),
+        (lambda earlier: (function(earlier), code(earlier)), lambda later: (function(later), code(later))),
         (code, code),
     ]
     pairs: list[tuple[Break, Break]] = []
@@ -264,18 +264,18 @@ def _match_breaks(
     for old_key, new_key in keys:
         waiting: dict[Any, deque[Break]] = defaultdict(deque)
         paired: set[int] = set()
-        for now in new:
-            waiting[now.gb_type, new_key(now)].append(now)
+        for later in new:
+            waiting[later.gb_type, new_key(later)].append(later)
         unmatched = []
-        for old in gone:
-            matching = waiting.get((old.gb_type, old_key(old)))
+        for earlier in gone:
+            matching = waiting.get((earlier.gb_type, old_key(earlier)))
             if matching:
-                now = matching.popleft()
-                pairs.append((old, now))
-                paired.add(id(now))
+                later = matching.popleft()
+                pairs.append((earlier, later))
+                paired.add(id(later))
             else:
-                unmatched.append(old)
-        gone, new = unmatched, [now for now in new if id(now) not in paired]
+                unmatched.append(earlier)
+        gone, new = unmatched, [later for later in new if id(later) not in paired]
     order = {break_.id: index for index, break_ in enumerate(after)}
     return sorted(pairs, key=lambda pair: order[pair[1].id]), gone, new
 

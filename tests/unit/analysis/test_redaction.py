@@ -248,7 +248,7 @@ def test_every_field_of_the_schema_has_a_kind_of_content() -> None:
         for field in msgspec.structs.fields(kind)
         if kind not in structs_below(Changes) - {Summary, Timing} - dropped
     }
-    assert fields - set(CONTENTS) == set(), "add these to field_contents.py"
+    assert fields - set(CONTENTS) == set(), "add these to _FIELDS_BY_CLASS in analysis/redaction.py"
     assert {kind for kind, _ in CONTENTS} - {kind.__name__ for kind in structs_below(job_schema.Job)} == set()
 
 

@@ -176,7 +176,7 @@ class View:
 
     @property
     def device_note(self) -> str:
-        """Why this device was used; empty if the report gives no reason."""
+        """The reason why this device was used; empty if the report gives none."""
         device = self.report.device
         if not device.note:
             return ""

@@ -1,4 +1,4 @@
-"""Which functions and objects a function reaches."""
+"""The functions and objects that a function reaches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reader can do about recompiles: one sentence for each cause, with its own recompiles."""
+"""The advice to the reader about recompiles: one sentence for each cause, with the recompiles of this cause."""
 
 from __future__ import annotations
 

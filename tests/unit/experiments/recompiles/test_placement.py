@@ -1,4 +1,4 @@
-"""Where a mark is written into the source of a call, and ``dynamic=True`` into that of ``torch.compile``."""
+"""The places in the source at which a mark is inserted at a call, and ``dynamic=True`` at a ``torch.compile``."""
 
 from __future__ import annotations
 

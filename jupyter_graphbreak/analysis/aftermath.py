@@ -77,13 +77,13 @@ class ResumeTable:
                 graphs=[
                     graph
                     for frame in (resume.frames or self._inlined_in.get(resume.id, []))
-                    for graph in graphs.of_frame(frame)
+                    for graph in graphs.ids_of_frame(frame)
                 ],
             )
             for resume in self._resumes
         ]
 
-    def of_frame(self, frame: str) -> str | None:
+    def id_of_frame(self, frame: str) -> str | None:
         """Return the id of the resume function that a frame compiles, ``None`` for any other frame."""
         return self._of_frame.get(frame)
 

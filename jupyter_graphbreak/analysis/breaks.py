@@ -335,7 +335,7 @@ class BreakTable:
         """Return the break that an event was folded into."""
         return self._break_by_event[id(event)]
 
-    def of_frame(self, frame: str) -> list[str]:
+    def ids_of_frame(self, frame: str) -> list[str]:
         """Return the ids of the breaks in a frame."""
         return self._of_frame.get(frame, [])
 

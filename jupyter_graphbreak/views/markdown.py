@@ -13,7 +13,7 @@ from jupyter_graphbreak.views.words.lines import ordered_breaks
 from jupyter_graphbreak.views.words.places import place
 from jupyter_graphbreak.views.words.plain_text import is_known_page, one_line, plain
 from jupyter_graphbreak.views.words.reason import reason_of
-from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_of
+from jupyter_graphbreak.views.words.remedies import change_lines, code_of, outcome, target_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def _render_remedies(report: Report) -> list[str]:
     parts = []
     working = [remedy for remedy in report.remedies or [] if remedy.verdict in WORKING]
     for remedy in working[:_MAX_REMEDIES]:
-        head = f"{target_of(report, remedy)}: {remedy.title}: {outcome(remedy)}"
+        head = f"{target_text(report, remedy)}: {remedy.title}: {outcome(remedy)}"
         differences = "".join(f"\n- {_escape(difference)}" for difference in remedy.differences[:_MAX_DIFFERENCES])
         lines = [f"{'' if line.sign == '@' else line.sign}{line.text}" for line in change_lines(report, remedy)]
         text = "\n".join(map(plain, lines or code_of(remedy).split("\n")))[:_MAX_TEXT_LENGTH]

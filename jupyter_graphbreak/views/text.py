@@ -14,13 +14,13 @@ from jupyter_graphbreak.views.words.bounds import bounded, shown_part
 from jupyter_graphbreak.views.words.changes import describe_change, headline
 from jupyter_graphbreak.views.words.changes import figures as changed_figures
 from jupyter_graphbreak.views.words.cost import break_time, time_change_text
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_of, details, legend
+from jupyter_graphbreak.views.words.frontends import OUTCOMES, call_text, details, legend
 from jupyter_graphbreak.views.words.groups import (
     Group,
     best_remedy,
     break_groups,
-    cost_of_all,
-    numbers_of,
+    break_numbers_text,
+    costs_text,
     text_of_several_causes,
 )
 from jupyter_graphbreak.views.words.guidance import graphs_added, guidance
@@ -56,7 +56,7 @@ from jupyter_graphbreak.views.words.remedies import (
     outcome,
     remedies_for_break,
     remedies_for_frame,
-    target_of,
+    target_text,
     trials_sentence,
     verdict_label,
 )
@@ -101,7 +101,7 @@ def cut_line(line: str) -> str:
 
 def render_frontends(frontends: Frontends) -> str:
     """Return the verdicts as text for a terminal 100 columns wide, without a line break at the end."""
-    lines = [*wrap("", f"front ends on {call_of(frontends)} | torch {frontends.torch}", indent="")]
+    lines = [*wrap("", f"front ends on {call_text(frontends)} | torch {frontends.torch}", indent="")]
     names = max((len(checked.frontend) for checked in frontends.verdicts), default=0)
     words = max(len(word) for word in OUTCOMES.values())
     for checked in frontends.verdicts:
@@ -190,7 +190,7 @@ def combined_remedies(report: Report) -> list[str]:
     if len(chosen) < 2:  # noqa: PLR2004
         return []
     remedies_text = joined(
-        [f"{_without_backticks(remedy.title)} ({target_of(report, remedy)})" for remedy in chosen], "; "
+        [f"{_without_backticks(remedy.title)} ({target_text(report, remedy)})" for remedy in chosen], "; "
     )
     return wrap("", f"compatible remedies (each was tested alone): {remedies_text}", indent="")
 
@@ -363,13 +363,13 @@ def _group_lines(report: Report, group: Group, first_breaks: dict[str, int]) -> 
     cause = _without_backticks(text_of_several_causes(group.breaks)) or whole_clauses(
         _cause_text(first), _MAX_CAUSE_LENGTH
     )
-    numbers_text = numbers_of(report, group.breaks)
+    numbers_text = break_numbers_text(report, group.breaks)
     head = f"{numbers_text}  " if len(numbers_text) <= _MAX_NUMBERS_LENGTH else ""
     lines = wrap(head, f"{cause}: {counted(total, 'break')}", "")
     numbers = break_numbers(report)
     lines += [_place_line(report, f"{INDENT}{numbers[break_.id]:>2}", break_) for break_ in group.breaks[:_MAX_PLACES]]
     lines += _rest_line(total, _MAX_PLACES)
-    cost = cost_of_all(group.breaks)
+    cost = costs_text(group.breaks)
     lines += wrap("", cost) if cost else []
     if _shows_advice(report, first):
         lines += _advice_lines(report, first, first_breaks)

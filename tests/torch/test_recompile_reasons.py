@@ -19,7 +19,7 @@ SCALE = 1
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _discard_compiled_code() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()

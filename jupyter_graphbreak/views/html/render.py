@@ -37,7 +37,7 @@ from jupyter_graphbreak.views.words import (
     verdict,
 )
 from jupyter_graphbreak.views.words.bounds import bounded
-from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_of, details, legend
+from jupyter_graphbreak.views.words.frontends import OUTCOMES, RIGHT_OUTCOMES, SIGNS, call_text, details, legend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,7 +109,7 @@ def render_frontends_html(frontends: Frontends) -> str:
     """Return the verdicts as a snippet of HTML with its own style sheet."""
     template = environment().get_template("frontends.html.j2")
     return template.render(
-        frontends=frontends, call=call_of(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
+        frontends=frontends, call=call_text(frontends), words=OUTCOMES, signs=SIGNS, right=RIGHT_OUTCOMES,
         css=style_sheet("frontends"), details=details, legend=legend(frontends),
     ).strip()  # fmt: skip
 

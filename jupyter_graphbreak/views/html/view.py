@@ -310,7 +310,7 @@ class View:
         break_remedies = remedies.remedies_for_break(self.report, break_)
         return remedies.trials_sentence(break_remedies) if break_remedies is not None else ""
 
-    def ranges_of(self, items: Iterable[Break | Group]) -> str:
+    def number_ranges_text(self, items: Iterable[Break | Group]) -> str:
         """Return the numbers of breaks for the front end, in the order of a list: "1 3-7 9"."""
         first_breaks = [item.breaks[0] if isinstance(item, Group) else item for item in items]
         ranges: list[list[int]] = []

@@ -25,9 +25,15 @@ from jupyter_graphbreak.views.words.cost import (
 from jupyter_graphbreak.views.words.cost_findings import CostFinding, cost_findings, startup_findings
 from jupyter_graphbreak.views.words.effects import not_run_again_sentence
 from jupyter_graphbreak.views.words.groups import best_remedy
-from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.guidance import cost_text, guidance
 from jupyter_graphbreak.views.words.lines import break_numbers, graph_colors, ordered_breaks
-from jupyter_graphbreak.views.words.paths import decision_place, helper_of, ordered_paths, path_beside, path_effect
+from jupyter_graphbreak.views.words.paths import (
+    decision_place,
+    helper_place_text,
+    ordered_paths,
+    path_beside,
+    path_effect,
+)
 from jupyter_graphbreak.views.words.permission import scope_label, scope_name
 from jupyter_graphbreak.views.words.places import brief_code, place, without_function
 from jupyter_graphbreak.views.words.plain_text import counted, one_line, whole_clauses, with_arrows
@@ -45,7 +51,7 @@ from jupyter_graphbreak.views.words.remedies import (
     outcome,
     own_edit_sentence,
     sign_of,
-    target_of,
+    target_text,
     verdict_label,
 )
 from jupyter_graphbreak.views.words.reproducers import reproducer_sentence
@@ -208,7 +214,7 @@ def _break_row(report: Report, number: int, break_: Break) -> Row:
     step = f"Do: {advice[0].text}" if advice else ""
     if fix is not None:
         step = f"Fix: {fix.title} ({verdict_label(fix)})"
-    more = [(break_.explanation or "").partition("\n")[0], step, cost_of(break_)]
+    more = [(break_.explanation or "").partition("\n")[0], step, cost_text(break_)]
     return Row(
         break_.id,
         _shorten_label(code or function or title_of(break_)),
@@ -345,7 +351,7 @@ def _path_section(report: Report) -> Section | None:
     rows = []
     paths = ordered_paths(report)
     for index, path in enumerate(_first_items(paths)):
-        decision, helper = decision_place(path), helper_of(report, path)
+        decision, helper = decision_place(path), helper_place_text(report, path)
         rows.append(
             Row(
                 str(index),
@@ -373,7 +379,7 @@ def _remedy_section(report: Report) -> Section | None:
                 _shorten_label(remedy.title),
                 "good" if works else "note",
                 sign=sign_of(remedy),
-                details=[_shorten_label(target_of(report, remedy)), verdict_label(remedy)],
+                details=[_shorten_label(target_text(report, remedy)), verdict_label(remedy)],
                 more=[_shorten_paragraph(text) for text in (outcome(remedy), *remedy.differences)],
                 spot=spot,
                 comment=[_shorten_paragraph(one_line(text)) for text in comment_for_cell(report, remedy)],

@@ -348,7 +348,7 @@ def break_time(report: Report, break_: Break) -> str:
     return f"{time_text(outside_us)} of each call is spent outside graphs at this break"
 
 
-def saving_of(report: Report, break_: Break) -> str:
+def saving_text(report: Report, break_: Break) -> str:
     """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
     entry, best = _measured_by_break(report)[0].get(break_.id, (None, None))
     if entry is None or best is None or may_be_equal(best.time, entry.compiled):

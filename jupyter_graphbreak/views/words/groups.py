@@ -73,7 +73,7 @@ def _group_key(report: Report, break_: Break) -> Hashable:
     return title_of(break_), break_.gb_id, break_.outcome, break_.minor, advice[0].text if advice else "", failed
 
 
-def numbers_of(report: Report, breaks: Sequence[Break]) -> str:
+def break_numbers_text(report: Report, breaks: Sequence[Break]) -> str:
     """Return the numbers of breaks: "1 to 7 and 9"."""
     numbers = break_numbers(report)
     return number_list(sorted(numbers[break_.id] for break_ in breaks))
@@ -88,7 +88,7 @@ def text_of_several_causes(breaks: Sequence[Break]) -> str:
     return "; ".join(causes[:_MAX_CAUSES]) + (f" and {counted(more, 'other cause')}" if more > 0 else "")
 
 
-def cost_of_all(breaks: Sequence[Break]) -> str:
+def costs_text(breaks: Sequence[Break]) -> str:
     """Describe what breaks cost together: "add 99 graphs; compiling the code after them took 57.90 s"."""
     costs = [break_.cost for break_ in breaks if break_.cost is not None]
     graphs, eager = sum(cost.graphs for cost in costs), sum(cost.eager for cost in costs)

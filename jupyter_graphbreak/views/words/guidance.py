@@ -27,7 +27,7 @@ _MAX_CALLS = 100
 _ALTERNATIVE_SEPARATOR = re.compile(r"; (?=or )|; |, (?=or )")
 
 
-def cost_of(break_: Break) -> str:
+def cost_text(break_: Break) -> str:
     """Return the cost of a break: "adds 2 graphs; compiling the code after it took 0.35 s; 1 function runs eagerly"."""
     cost = break_.cost
     if cost is None:

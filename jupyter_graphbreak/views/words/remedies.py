@@ -189,7 +189,7 @@ def own_edit_sentence(report: Report) -> tuple[str, bool]:
     remedy = next((remedy for remedy in report.remedies or [] if remedy.family == _USER_FAMILY), None)
     if remedy is None:
         return "", False
-    target = target_of(report, remedy)
+    target = target_text(report, remedy)
     if remedy.verdict in WORKING:
         removal = f"removes {target}" if target else "removes no break"
         doubts = [*remedy.differences, *_untested_cases(remedy)]
@@ -338,7 +338,7 @@ def how_to_undo(report: Report, remedy: Remedy) -> str:
 
 
 def _make_comment(report: Report, remedy: Remedy, target_kind: Literal["cell", "code", "lines"]) -> list[str]:
-    target = target_of(report, remedy)
+    target = target_text(report, remedy)
     verb = "ends the" if remedy.recompiles and not remedy.breaks else "removes"
     effect = f"{remedy.title}: {verb} {target}." if target else f"{remedy.title}."
     differences = [f"What differs: {'; '.join(remedy.differences)}."] if remedy.differences else []
@@ -443,10 +443,10 @@ def breaks_left_by_interrupt(report: Report) -> str:
     untried_numbers = sorted({numbers[ident] for remedy in untried for ident in remedy.breaks if ident in numbers})
     if untried_numbers:
         return f"break{'s' if len(untried_numbers) > 1 else ''} {number_list(untried_numbers)}"
-    return next((target for remedy in untried if (target := target_of(report, remedy))), "")
+    return next((target for remedy in untried if (target := target_text(report, remedy))), "")
 
 
-def target_of(report: Report, remedy: Remedy) -> str:
+def target_text(report: Report, remedy: Remedy) -> str:
     """Return the target of a remedy: "break 1", "breaks 1 and 2", "recompiles of f", or names of eager functions."""
     numbers = break_numbers(report)
     removed_numbers = sorted(numbers[ident] for ident in remedy.breaks if ident in numbers)

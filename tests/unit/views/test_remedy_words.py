@@ -28,7 +28,7 @@ from jupyter_graphbreak.views.words.remedies import (
     remedies_for_break,
     remedies_for_frame,
     sign_of,
-    target_of,
+    target_text,
     trials_sentence,
 )
 from tests.support.sample_reports import HOSTILE, hostile, remedies, two_breaks
@@ -125,7 +125,7 @@ def test_working_remedies_come_first_and_decisions_are_separate() -> None:
     assert [remedy.id for remedy in first.failed] == ["m3", "m2"]
     assert [remedy.id for remedy in second.working] == ["m7", "m4", "m10"]
     assert [remedy.verdict for remedy in second.failed] == ["another break", "fails", "not tried"]
-    assert [sentence[:32] for sentence in second.person] == ["Whether the statistics must be p"]
+    assert [sentence[:32] for sentence in second.person] == ["Decide whether the statistics mu"]
     assert {sign_of(remedy) for remedy in first.working} == {"✓"}
     assert sign_of(own(report, "m4")) == "≈"
 
@@ -200,7 +200,7 @@ def test_compatible_remedies_start_with_those_for_most_breaks() -> None:
     others = [remedy for remedy in report.remedies or [] if remedy.id != "m7"]
     without = replace(report, remedies=others)
     assert [remedy.id for remedy in compatible_remedies(without)] == ["m1", "m4", "m10"]
-    assert [target_of(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
+    assert [target_text(report, own(report, ident)) for ident in ("m7", "m1", "m10")] == [
         "breaks 1 and 2", "break 1", "log_stats",
     ]  # fmt: skip
     # Exclusion works in both directions, and two remedies cannot change the same line.

@@ -34,7 +34,7 @@ from jupyter_graphbreak.views.markdown import render_markdown
 from jupyter_graphbreak.views.rows.sections import build_rows
 from jupyter_graphbreak.views.text import render_text
 from jupyter_graphbreak.views.words.aftermath import aftermath, aftermath_here
-from jupyter_graphbreak.views.words.guidance import cost_of, guidance
+from jupyter_graphbreak.views.words.guidance import cost_text, guidance
 from jupyter_graphbreak.views.words.jobs import job_headline
 from jupyter_graphbreak.views.words.lines import break_numbers
 from jupyter_graphbreak.views.words.permission import permission
@@ -134,7 +134,7 @@ def test_text_and_markup_have_the_same_order_and_numbers() -> None:
 
 def test_a_break_shows_its_cost_and_that_it_was_allowed_by_default() -> None:
     report = model()
-    costs = [cost_of(break_) for break_ in report.breaks]
+    costs = [cost_text(break_) for break_ in report.breaks]
     assert costs[0] == "adds 1 graph; compiling the code after it took 0.50 s; 3 functions run eagerly"
     assert costs[1] == "1 function runs eagerly"
     assert permission(report, report.breaks[2]) == "allowed by default"

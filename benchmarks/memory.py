@@ -168,7 +168,7 @@ def set_up(shell: Any, width: int, program: Program) -> int:
     return sum(tensor.nbytes for tensor in (*model.parameters(), x, *states))
 
 
-def memory_now() -> int:
+def reset_peak() -> int:
     """Return the memory of this process, and reset its peak."""
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")
@@ -195,7 +195,7 @@ def measure(program: Program, way: str, mib: int, backend: str) -> tuple[int, in
         if way.endswith(" again"):
             ask(shell, program, way, backend)
         shell.user_ns.pop("report", None)
-        before = memory_now()
+        before = reset_peak()
         ask(shell, program, way, backend)
     return held_bytes, status("VmHWM") - before
 

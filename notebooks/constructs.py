@@ -44,7 +44,7 @@ class Construct:
     says : tuple of str
         PyTorch's words about it in some release.
     advice : str
-        What to write instead, or what to know.
+        The code to write instead, or a fact to know.
     header, line, code : str, int, str
         The beginning of the file, which each of its programs needs, and the program with its first line.
     """

@@ -135,9 +135,9 @@ def advise(
     Parameters
     ----------
     cause : Cause
-        Why the graph broke.
+        The reason why the graph broke.
     consequence : Reason or None
-        Why the frame could not resume.
+        The reason why the frame could not resume.
     owner : {"own", "library", "torch"}
         The owner of the line.
     stack : sequence of CodePlace

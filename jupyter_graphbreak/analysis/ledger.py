@@ -92,7 +92,7 @@ class FrameLedger:
     backward_s: float = 0.0
     resumed_at: int | None = None
     recompile_reasons: list[str] = field(default_factory=list)
-    #: Where the code makes a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
+    #: The lines that make a constant of a dynamic size, by the size's name in guards, such as ``L['x'].size()[0]``.
     specializations: dict[str, StackEntry] = field(default_factory=dict)
     refusal: additions.FrameRefused | None = None
     refusal_order: int = 0
@@ -172,7 +172,8 @@ class Ledger:
     settings : list of (str, SettingsInForce)
         The id of the frame from which on the settings were in force, and the settings.
     cudagraph_skips : list of (FrameLedger or None, str)
-        Why a graph runs without a CUDA graph. There is no frame if PyTorch only decided so when the graph ran.
+        The reason why a graph runs without a CUDA graph. There is no frame if PyTorch only decided so when the graph
+        ran.
     packages : PackagePaths
         The folders of the run's packages.
     kinds : Counter

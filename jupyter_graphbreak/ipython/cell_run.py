@@ -166,7 +166,7 @@ class CellRuns:
         Parameters
         ----------
         plan : str
-            How the cell is run.
+            The way to run the cell.
         cell_magic : str
             A magic that runs the cell's code, such as ``%%time``; empty if there is none.
         filename : str

@@ -45,7 +45,7 @@ _METRICS = ("compile_id", "co_name", "co_filename", "co_firstlineno", "entire_fr
             "restart_reasons", "recompile_reason", "backend_compile_time_s",
             "cudagraph_skip_reason")  # fmt: skip
 
-#: What to keep about a size of which the code makes a constant: its names in guards, and the stack of the line.
+#: The fields to keep about a size of which the code makes a constant: its names in guards, and the stack of the line.
 _SPECIALIZATION = ("sources", "user_stack")
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.

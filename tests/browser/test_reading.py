@@ -176,7 +176,7 @@ _KINDS = """report => {
     const kinds = new Set();
     for (const element of report.querySelectorAll('a[href], button, summary, input, [tabindex]')) {
         const kind = [element.tagName, element.className, element.parentElement.className].join();
-        // What quotes a line comes and goes with what is selected.
+        // Quoted lines come and go with the selection.
         if (element.checkVisibility() && !element.closest('.gb-excerpt') && !kinds.has(kind)) {
             kinds.add(kind);
             element.dataset.probe = kinds.size;

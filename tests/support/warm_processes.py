@@ -99,7 +99,7 @@ def run(folder: Path, command: list[str], **options: Any) -> subprocess.Complete
     folder : Path
         The folder that ``start`` was given.
     command : list of str
-        What follows ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
+        The words after ``python`` on a command line: a script, ``-m`` and a module, or ``-c`` and code; then arguments.
     **options
         ``cwd`` and ``env`` of :func:`subprocess.run`.
 
@@ -163,7 +163,7 @@ def run_proxy(folder: Path, command: list[str], for_fork: list[str]) -> None:
     folder : Path
         The folder that ``start`` was given.
     command : list of str
-        What follows ``python`` on a command line.
+        The words after ``python`` on a command line.
     for_fork : list of str
         Further arguments if the command runs in a fork.
     """

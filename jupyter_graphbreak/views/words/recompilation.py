@@ -90,7 +90,7 @@ class FailedGuard:
     locations : list of Location
         The lines that created the guard, if PyTorch names them.
     advice : str
-        How to avoid the recompiles; empty if unknown.
+        The way to avoid the recompiles; empty if unknown.
     is_size : bool
         Whether the guard is about the size of a tensor.
     is_about_number_from_break : bool

@@ -56,7 +56,7 @@ class BreakRemedies:
     person : list of str
         Decisions that are left to a person.
     why_untried : str
-        Why no change was tried, such as an error of the function on copies; empty if one was tried.
+        The reason why no change was tried, such as an error of the function on copies; empty if one was tried.
     """
 
     working: list[Remedy]

@@ -141,7 +141,7 @@ def observe_call(
     turn : callable
         Given the program, sets it up and returns its arguments.
     compile_with : callable or None
-        What ``torch.compile`` is meanwhile; ``None`` stands for leaving functions uncompiled.
+        A replacement of ``torch.compile`` during the call; ``None`` stands for leaving functions uncompiled.
     """
     torch._dynamo.reset()
     events: list[tuple[str, ...]] = []

@@ -173,7 +173,7 @@ _MODULE = "<module>"
 _MARIMO_CELL = re.compile(r"^__marimo__cell_(\w+?)_(?:\.py)?$")
 _MARIMO_INDENT = 4
 #: A location contains at most this many characters of its expression; the source has the full text.
-_MAX_CODE = 2000
+_MAX_CODE_LENGTH = 2000
 #: Lines of a library shown before and after a break, and before and after any other place in the report.
 _LINES_AROUND_BREAK, _LINES_AROUND_PLACE = 10, 3
 #: The beginning of a statement whose head is reached again after its body.
@@ -378,7 +378,7 @@ class Sources:
         lines = [code for number in numbers if (code := self._text_of_line(text, number)) is not None]
         if expression is None or len(lines) < len(numbers):
             code = self._text_of_line(text, source_line)
-            stripped = code.strip()[:_MAX_CODE] if code is not None else None
+            stripped = code.strip()[:_MAX_CODE_LENGTH] if code is not None else None
             return Location(source, source_line, source_line, function=name, code=stripped)
         start = _character_offset(lines[0], expression.column)
         end = _character_offset(lines[-1], expression.end_column)
@@ -386,7 +386,7 @@ class Sources:
         lines[0] = lines[0][start:]
         # Python sees the lines after the first without the indentation of the cell.
         code = "\n".join([lines[0], *(line[text.indent :] for line in lines[1:])])
-        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE])
+        return Location(source, expression.line, expression.end_line, start, end, name, code[:_MAX_CODE_LENGTH])
 
     def branch_use(self, location: Location | None) -> BranchUse | None:
         """Return the purpose of the branch at a place, ``None`` if there is no branch or its purpose is unknown."""

@@ -37,7 +37,7 @@ _Method = TypeVar("_Method", bound="Callable[..., Any]")
 _TIME_LIMIT_S = 120.0
 #: The share of the time for breaks if the report also has recompiles, and if it has only recompiles.
 _SHARE_OF_BREAKS, _SHARE_WITHOUT_BREAKS = 0.75, 0.3
-#: The share of the time limit after which no further entry is analysed, and few calls are timed.
+#: The share of the time limit after which no further entry is analysed, and only a few calls are timed.
 _SHARE_FOR_STARTING = 0.5
 #: The minimum number of seconds for finding one script.
 _MIN_FOR_SCRIPT_S = 15.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: The time limit, in seconds, of all analyses except trying remedies.
 _TIME_LIMIT_S = 120.0
-#: The share of the time limit after which only few calls are timed.
+#: The share of the time limit after which only a few calls are timed.
 _SHARE_OF_CALLS = 0.5
 
 

@@ -89,15 +89,15 @@ def _two_sizes_in_a_fake_kernel() -> None:
 
 
 def _kept_while_traced() -> None:
-    kept = []
+    kept_lines = []
 
     @torch._dynamo.nonstrict_trace
     def keep(x: torch.Tensor) -> torch.Tensor:
-        kept.append(x)
+        kept_lines.append(x)
         return x + 1
 
     _compiled(lambda x: keep(x) + 1)(X)
-    kept[-1].sum().item()
+    kept_lines[-1].sum().item()
 
 
 def _checked(x: torch.Tensor) -> torch.Tensor:
@@ -186,8 +186,8 @@ def _operator_without_types() -> None:
 
 
 def _namespace_defined_twice() -> None:
-    kept = [torch.library.Library("messages_twice", "DEF") for _ in range(2)]
-    assert kept
+    libraries = [torch.library.Library("messages_twice", "DEF") for _ in range(2)]
+    assert libraries
 
 
 def _gradient_of_a_change() -> None:

@@ -2,7 +2,7 @@
 import { makeElement } from './elements';
 
 /** The number of lines that are shown before and after the line of a break. */
-const AROUND = 2;
+const CONTEXT_LINES = 2;
 
 /** Whether the report shows the source of a line; editors show those of cells. */
 export function isInReport(line: HTMLElement, root: HTMLElement): boolean {
@@ -30,8 +30,8 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   );
   const lines = rows.filter(row => !row.matches('.gb-note'));
   const index = lines.indexOf(line);
-  const first = lines[Math.max(0, index - AROUND)];
-  const after = lines[index + AROUND + 1];
+  const first = lines[Math.max(0, index - CONTEXT_LINES)];
+  const after = lines[index + CONTEXT_LINES + 1];
   const box = makeElement('div', 'gb-excerpt gb-code');
   const text = makeElement('pre');
   let own = line;

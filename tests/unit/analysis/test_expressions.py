@@ -37,10 +37,10 @@ def test_first_operand_of_a_test_locates_the_whole_test() -> None:
     assert other.code == "e is not None"
 
 
-@pytest.mark.parametrize(("columns", "whole"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
-def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], whole: bool) -> None:
-    found = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
-    assert (whole_test(ast.parse(BOTH), found) is not None) is whole
+@pytest.mark.parametrize(("columns", "is_first"), [((7, 20), True), ((25, 46), False), ((7, 46), False)])
+def test_an_operand_that_is_not_the_first_is_known(columns: tuple[int, int], is_first: bool) -> None:
+    expression = find_expression(ast.parse(BOTH), 2, *columns, 2) or ExpressionRange(2, columns[0], 2, columns[1])
+    assert (whole_test(ast.parse(BOTH), expression) is not None) is is_first
 
 
 LOOPS = """\

@@ -215,9 +215,9 @@ def test_path_on_windows() -> None:
 def test_places_in_pytorchs_words_are_named_as_the_reader_counts_them() -> None:
     source = SourceText(CELL, "Cell In[1]", "cell", [Segment(1, "\n\ndef f():\n    g()")], line_offset=2)
     sources = Sources([source])
-    said = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
+    text = f'computed as follows:\n  # File "{CELL}", line 2, in f, code: g()\n  # File "/a/b.py", line 7, in h'
     read = "computed as follows:\n  # Cell In[1], line 4, in f, code: g()\n  # b.py, line 7, in h"
-    assert sources.with_user_names(said) == read
+    assert sources.with_user_names(text) == read
     assert sources.with_user_names(None) is None
 
 

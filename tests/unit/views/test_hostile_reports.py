@@ -268,7 +268,7 @@ def test_no_view_of_a_corrupted_report_raises(name: str, reports: int) -> None:
         json.loads(forms["sarif"])
         read_baseline(forms["baseline"])
         for form in ("text", "job", "repr", "changes"):
-            assert not steering(forms[form]), form
+            assert not control_characters(forms[form]), form
     assert read >= 3
 
 
@@ -282,6 +282,6 @@ def restored(value: Any, original: Any, field: str) -> Any:
     return value
 
 
-def steering(text: str) -> set[str]:
+def control_characters(text: str) -> set[str]:
     """Return the characters of a text that can control a terminal or reorder text."""
     return {char for char in text if char not in "\n\t" and unicodedata.category(char) in {"Cc", "Cf", "Cs"}}

@@ -133,7 +133,7 @@ def _doubled_region(_: object) -> Callable[..., torch.Tensor]:
 
 
 @pytest.mark.exhaustive
-def test_a_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_way_with_wrong_results_has_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regions, "_MIN_COMPILE_S", 0.0)
     monkeypatch.setattr(regions, "_nested_region", _doubled_region)
     nested = ways_of(measured(Block))["nested"]
@@ -159,9 +159,9 @@ def test_blocks_of_one_class_that_hold_most_parameters() -> None:
     assert repeated_blocks(model.named_modules(), 3) == RepeatedBlocks("Block", ("layers.0", "layers.1", "layers.2"))
     assert repeated_blocks(model.named_modules(), 4) is None
     layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2), 3)
-    found = repeated_blocks(layers.named_modules(), 3)
-    assert found is not None
-    assert (found.name, found.compiles_in_place) == ("TransformerEncoderLayer", False)
+    blocks = repeated_blocks(layers.named_modules(), 3)
+    assert blocks is not None
+    assert (blocks.name, blocks.compiles_in_place) == ("TransformerEncoderLayer", False)
     model.head = torch.nn.Linear(99, 99)
     assert repeated_blocks(model.named_modules(), 3) is None  # the blocks are a small part of it
 
@@ -171,9 +171,9 @@ def test_sequences_are_blocks_if_they_have_the_same_modules() -> None:
         return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
 
     model = torch.nn.Sequential(pair(), pair(), torch.nn.Sequential(torch.nn.Linear(9, 9)))
-    found = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
-    assert found == RepeatedBlocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
-    assert found.container == "model"
+    blocks = repeated_blocks([("model", model), *((f"model.{name}", part) for name, part in model.named_children())], 2)
+    assert blocks == RepeatedBlocks("Sequential", ("model.0", "model.1"), compiles_in_place=False)
+    assert blocks.container == "model"
     assert RepeatedBlocks("Block", ("self.first", "self.second")).container is None
 
 

@@ -80,8 +80,8 @@ def counted_breaks(path: Path) -> Iterator[list[int]]:
     log = owner.log_graph_break
 
     def note(*args: Any, **kwargs: Any) -> None:
-        given = inspect.signature(log).bind(*args, **kwargs).arguments
-        stack = given.get("user_stack") or getattr(given.get("exc"), "real_stack", None)
+        arguments = inspect.signature(log).bind(*args, **kwargs).arguments
+        stack = arguments.get("user_stack") or getattr(arguments.get("exc"), "real_stack", None)
         stack = stack or torch._guards.TracingContext.extract_stack()
         lines.extend([frame.lineno or 0 for frame in stack if frame.filename == str(path)][-1:])
         log(*args, **kwargs)
@@ -141,7 +141,7 @@ def observe_call(
     turn : callable
         Given the program, sets it up and returns its arguments.
     compile_with : callable or None
-        What ``torch.compile`` is meanwhile; ``None`` stands for leaving functions uncompiled.
+        A replacement of ``torch.compile`` during the call; ``None`` stands for leaving functions uncompiled.
     """
     torch._dynamo.reset()
     events: list[tuple[str, ...]] = []
@@ -190,10 +190,10 @@ def observe_call(
         for name, part in vars(loaded.module).items()
         if type(part).__module__ == loaded.module.__name__
     }
-    found = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
-    kept: dict[str, Any] = {place: t.detach().clone() for place, t in found.values()}
+    tensors = {id(t): (place, t) for name, part in parts.items() for place, t in _tensors(part, name)}
+    kept: dict[str, Any] = {place: t.detach().clone() for place, t in tensors.values()}
     kept |= {name: _plain(part) for name, part in parts.items()}
-    kept["requires grad"] = {p: t.requires_grad for p, t in found.values() if not isinstance(t, torch.nn.Parameter)}
+    kept["requires grad"] = {p: t.requires_grad for p, t in tensors.values() if not isinstance(t, torch.nn.Parameter)}
     returned = [t for _, t in _tensors(value, "value")]
     given = [t for _, t in _tensors(arguments, "arguments")]
     kept["aliases"] = [(i, j) for i, r in enumerate(returned) for j, g in enumerate([*given, *returned[:i]]) if r is g]
@@ -203,16 +203,16 @@ def observe_call(
         for j, g in enumerate([*given, *returned[:i]])
         if r.untyped_storage().data_ptr() == g.untyped_storage().data_ptr() != 0
     ]
-    kept |= {f"grad left on {place}": _plain(t.grad) for place, t in found.values() if t.is_leaf and t.requires_grad}
+    kept |= {f"grad left on {place}": _plain(t.grad) for place, t in tensors.values() if t.is_leaf and t.requires_grad}
     kept["random"] = [torch.get_rng_state().tolist(), repr(random.getstate())]
-    return Observation(events, raised, kept, _gradients(returned, list(found.values())))
+    return Observation(events, raised, kept, _gradients(returned, list(tensors.values())))
 
 
-def _gradients(returned: list[torch.Tensor], found: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
+def _gradients(returned: list[torch.Tensor], places: list[tuple[str, torch.Tensor]]) -> dict[str, Any]:
     roots = [t for t in returned if t.requires_grad]
     if not roots:
         return {}
-    leaves = [(place, t) for place, t in found if t.is_leaf and t.requires_grad]
+    leaves = [(place, t) for place, t in places if t.is_leaf and t.requires_grad]
     for _, leaf in leaves:
         leaf.grad = None
     try:
@@ -254,7 +254,7 @@ def _tensors(value: Any, place: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program: with what it gives itself, and with other tensors, sizes, numbers and globals.
+    """Return ways to call a program: with its own arguments, and with other tensors, sizes, numbers and globals.
 
     A program may name further arguments that show its trap, by ``hostile()``.
     """
@@ -289,7 +289,7 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
 
 
 def _hostile_turns(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
-    """Return ways to call a program with the arguments that it names itself."""
+    """Return ways to call a program with the further arguments that it names."""
 
     def turn_of(index: int) -> Callable[[LoadedProgram], Any]:
         return lambda loaded: loaded.module.hostile()[index]
@@ -371,15 +371,15 @@ _OTHER_KINDS = (
 )  # fmt: skip
 
 
-def names_of_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
+def describe_differences(expected: Observation, actual: Observation, remedy: Remedy, what: str) -> list[str]:
     """Return how a call differs from that of the original, beyond what the verdict allows."""
     may_differ = remedy.verdict == "works but differs"
     if expected.raised is not None or actual.raised is not None:
         return _raised(expected.raised, actual.raised, may_differ=may_differ)
-    found = []
+    differences = []
     if not may_differ and not _same(expected.events, actual.events):
-        found.append(f"events {expected.events} became {actual.events}")
-    found += [
+        differences.append(f"events {expected.events} became {actual.events}")
+    differences += [
         f"{name}: {expected.kept.get(name)} became {actual.kept.get(name)}"
         for name in sorted(expected.kept.keys() | actual.kept.keys())
         if not _same(expected.kept.get(name), actual.kept.get(name)) and not (may_differ and name == "random")
@@ -390,8 +390,8 @@ def names_of_differences(expected: Observation, actual: Observation, remedy: Rem
             unasked = may_differ or "with gradients" in what
             zero = unasked and one is None and other is not None and not other.count_nonzero()
             if not zero and not _same(one, other):
-                found.append(f"gradient of {name}: {one} became {other}")
-    return found
+                differences.append(f"gradient of {name}: {one} became {other}")
+    return differences
 
 
 def _raised(expected: BaseException | None, actual: BaseException | None, *, may_differ: bool) -> list[str]:
@@ -422,9 +422,9 @@ def _same(one: Any, other: Any) -> bool:
         return False
     match one:
         case torch.Tensor():
-            alike = one.dtype == other.dtype and one.shape == other.shape
+            has_same_form = one.dtype == other.dtype and one.shape == other.shape
             rtol, atol = (1e-2, 1e-2) if one.dtype == torch.float16 else (1e-4, 1e-5)
-            return bool(alike and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
+            return bool(has_same_form and torch.allclose(one, other, rtol=rtol, atol=atol, equal_nan=True))
         case dict():
             return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
         case list() | tuple():
@@ -476,15 +476,15 @@ def false_claims(
         options["backend"] = backend
         return compile_before(fn, **options) if fn is not None else lambda inner: compile_before(inner, **options)
 
-    found = []
+    differences = []
     with _settings():
         for what, turn, expected in _originals(path, program.text, loaded, remedy):
             if remedy.code is not None:
                 exec(remedy.code, {"model": loaded.f})  # noqa: S102 - what the report says
             if remedy.settings == {} and remedy.verdict == "works":
-                found += [
-                    f"{what}: uncompiled: {each}"
-                    for each in names_of_differences(expected, observe_call(path, text, turn, None), remedy, what)
+                differences += [
+                    f"{what}: uncompiled: {difference}"
+                    for difference in describe_differences(expected, observe_call(path, text, turn, None), remedy, what)
                 ]
             if what in _ONLY_UNCOMPILED:
                 continue
@@ -493,16 +493,16 @@ def false_claims(
                 actual = observe_call(path, text, turn, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
-            differs = names_of_differences(expected, actual, remedy, what)
-            if differs:  # compilation alone makes the same difference
-                usual = names_of_differences(expected, observe_call(path, program.text, turn, compiling), remedy, what)
-                differs = [difference for difference in differs if difference not in usual]
-            found += [f"{what}: {difference}" for difference in differs]
+            call_differences = describe_differences(expected, actual, remedy, what)
+            if call_differences:  # compilation alone makes the same difference
+                usual = describe_differences(expected, observe_call(path, program.text, turn, compiling), remedy, what)
+                call_differences = [difference for difference in call_differences if difference not in usual]
+            differences += [f"{what}: {difference}" for difference in call_differences]
             if forbidden & set(broken) and expected.raised is None:
-                found.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
+                differences.append(f"{what}: line {sorted(forbidden & set(broken))} still breaks")
             if len(remedy.breaks) == len(report.breaks) and breaks and what == "as given":
-                found.append(f"{what}: {breaks} breaks are left")
-    return found
+                differences.append(f"{what}: {breaks} breaks are left")
+    return differences
 
 
 _DEFAULTS = torch._dynamo.config.save_config()

@@ -389,9 +389,9 @@ def test_the_largest_part_with_a_single_break_is_found(tmp_path: Path) -> None:
     original: Any = SimpleNamespace(
         entry=Entry("step", None, call, Arguments(x)), pool=[()], run=lambda program, *_: program(x)
     )
-    found = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
+    inner = find_inner_calls(original, report, {source.id: source.path or "" for source in report.sources})
     inside = next(break_.id for break_ in report.breaks if break_.location and break_.location.function == "half")
-    assert (found.calls, found.broken_part and (found.broken_part.name, found.broken_part.break_)) == (
+    assert (inner.calls, inner.broken_part and (inner.broken_part.name, inner.broken_part.break_)) == (
         (),
         ("half", inside),
     )

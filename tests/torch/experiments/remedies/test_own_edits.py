@@ -195,8 +195,8 @@ def step(x):
     assert own.verdict == "works on what ran"
 
 
-@pytest.mark.parametrize(("most", "verdict"), [(2, "another result"), (100_000, "works")])
-def test_a_change_that_shows_only_in_the_third_call(judged: Judge, most: int, verdict: str) -> None:
+@pytest.mark.parametrize(("threshold", "verdict"), [(2, "another result"), (100_000, "works")])
+def test_a_change_that_shows_only_in_the_third_call(judged: Judge, threshold: int, verdict: str) -> None:
     text = """import torch
 
 seen = []
@@ -208,7 +208,7 @@ def step(x):
     return x * len(seen)
 """
     own = judged(
-        ("    seen.append(x.shape[0])\n", f"    if len(seen) < {most}:\n        seen.append(x.shape[0])\n"),
+        ("    seen.append(x.shape[0])\n", f"    if len(seen) < {threshold}:\n        seen.append(x.shape[0])\n"),
         ("    torch._dynamo.graph_break()\n", ""),
         text=text,
     )
@@ -216,13 +216,13 @@ def step(x):
 
 
 @pytest.mark.parametrize(
-    ("new", "wanted"),
+    ("new", "expected"),
     [("return x - missing(", "not valid Python: '(' was never closed, line 17"), ("return missing", "NameError")],
 )
-def test_a_failure_has_a_reason(judged: Judge, new: str, wanted: str) -> None:
+def test_a_failure_has_a_reason(judged: Judge, new: str, expected: str) -> None:
     own = judged(("return y + 1", new))
     assert own.verdict == "fails"
-    assert wanted in (own.reason or "")
+    assert expected in (own.reason or "")
 
 
 @pytest.mark.exhaustive

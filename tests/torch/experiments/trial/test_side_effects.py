@@ -423,15 +423,15 @@ def test_lock_of_progress_bars_is_no_effect(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     "function",
-    [pytest.param(each, marks=[pytest.mark.exhaustive] if number else []) for number, each in enumerate(PURE)],
+    [pytest.param(name, marks=[pytest.mark.exhaustive] if number else []) for number, name in enumerate(PURE)],
     ids=lambda function: function.__name__,
 )
 def test_function_without_effects_is_run_again(function: Callable[..., Any]) -> None:
     before = seen()
     compiled = torch.compile(function, backend="eager")
-    tried = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=600)
-    assert tried.effects is None
-    assert [remedy for remedy in tried.remedies or [] if remedy.kind != "person" and remedy.evidence is not None]
+    report = jupyter_graphbreak.try_remedies(compiled, torch.ones(3), seconds=600)
+    assert report.effects is None
+    assert [remedy for remedy in report.remedies or [] if remedy.kind != "person" and remedy.evidence is not None]
     assert jupyter_graphbreak.check(compiled, torch.ones(3)).effects is None
     cost = jupyter_graphbreak.measure(compiled, torch.ones(3)).cost
     assert cost is not None

@@ -27,14 +27,14 @@ TENSORS = {
 @pytest.mark.parametrize("name", TENSORS)
 def test_parts_of_a_tensor_have_the_range_of_the_whole(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def looked_at() -> list[object]:
-        found = range_of(TENSORS[name])
-        bounds = found.shape, found.dtype, found.elements, found.nan, found.inf, found.low, found.high
+        range_ = range_of(TENSORS[name])
+        bounds = range_.shape, range_.dtype, range_.elements, range_.nan, range_.inf, range_.low, range_.high
         return [
             *bounds,
-            found.mean if found.mean is None else pytest.approx(found.mean),
+            range_.mean if range_.mean is None else pytest.approx(range_.mean),
             nonfinite_flags(TENSORS[name]),
         ]
 
-    whole = looked_at()
+    expected = looked_at()
     monkeypatch.setattr(ranges, "_ELEMENTS_IN_PART", 4)
-    assert looked_at() == whole
+    assert looked_at() == expected

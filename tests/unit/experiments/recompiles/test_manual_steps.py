@@ -1,4 +1,4 @@
-"""What the reader can do about recompiles: one sentence for each cause, with its own recompiles."""
+"""The advice to the reader about recompiles: one sentence for each cause, with the recompiles of this cause."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_several_numbers_vary() -> None:
     )
 
 
-def test_each_cause_has_a_sentence_of_its_own() -> None:
+def test_each_cause_has_its_own_sentence() -> None:
     guards = ["len(args) == 3", "tensor 'x' requires_grad mismatch. expected requires_grad=0", "len(args) == 4", "y"]
     recompiles = [
         Recompile(f"0/{index}", "0/0", "f", None, [GuardFailure(guard)], id=f"r{index}")

@@ -1,4 +1,4 @@
-"""Where a mark is written into the source of a call, and ``dynamic=True`` into that of ``torch.compile``."""
+"""The places in the source at which a mark is inserted at a call, and ``dynamic=True`` at a ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_two_arguments_that_are_computed_in_the_call_are_both_marked_in_their_or
     assert placed("f(make(n), make(m))", *marks) == ("x = make(n)\nk = make(m)\nmark(k, 0)\nmark(x, 0)\nf(x, k)")
 
 
-def test_an_argument_that_becomes_a_tensor_is_evaluated_in_its_order_too() -> None:
+def test_an_argument_that_becomes_a_tensor_keeps_its_place_in_the_evaluation_order() -> None:
     mark = CallPreparation(Path(Root("argument", "k")), "mark(NAME, 0)")
     as_tensor = CallPreparation(Path(Root("argument", "x")), "tensor(NAME)", assigns=True)
     expected = "x = n + 1\nk = make(m)\nmark(k, 0)\nx = tensor(x)\nf(x, k)"

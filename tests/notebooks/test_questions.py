@@ -802,6 +802,14 @@ compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 ComfyUI-GGUF: Partial torch compile only | libraries#comfyui | run eagerly
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
+torch.compile of cross_entropy alone is slower | cost#slower-than-eager-how-to-read-the-figures | nothing to fuse
+the guards got slower with 2.12 | cost#slower-or-more-memory-since-an-update-of-pytorch | Cache Lookup
+swap LoRAs in diffusers without compiling | libraries#lora-adapters-peft | target_rank
+a policy of selective checkpointing is ignored | cost#out-of-memory-oom-only-when-compiled | aten.mm.out
+per-sample gradients and ensembles | training#a-gradient-of-a-gradient | belong inside
+none_dealloc after 4000 steps | errors#crashes-and-hangs | is never freed
+SourcelessBuilder.create does not know how to wrap a class | causes/gb0116 | Make the object outside
+async tensor parallel has no effect | training#tensor-parallel-parallelize-module | lose it without an error
 """
 
 

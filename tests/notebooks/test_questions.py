@@ -810,6 +810,19 @@ per-sample gradients and ensembles | training#a-gradient-of-a-gradient | belong 
 none_dealloc after 4000 steps | errors#crashes-and-hangs | is never freed
 SourcelessBuilder.create does not know how to wrap a class | causes/gb0116 | Make the object outside
 async tensor parallel has no effect | training#tensor-parallel-parallelize-module | lose it without an error
+how do I see the generated Triton code? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | Triton or C++
+is FlashAttention really used? | libraries#flash-attn-xformers-sageattention | raises an error if that kernel
+self.forward = torch.compile(self.forward) in __init__ | where_to_compile#torch-compile-above-a-method | one instance
+which backends are there? nvFuser, TVM | cost#which-backend-one-of-your-own | need their packages
+TensorRT or torch.compile: which is faster? | cost#which-backend-one-of-your-own | Measure both
+only the validation gets worse | cost#results-that-differ | which has the same weights
+the time left of my progress bar is wrong | compile_time#the-second-call-is-slow-too-warm-up | out of a benchmark
+compile in the background while the program runs | compile_time#while-you-change-code-wait-less | threading.Thread
+spectral_norm and pruning with torch.compile | training#what-breaks-in-training-code | orthogonal
+distillation: teacher or student? | training#what-breaks-in-training-code | compile each network
+%autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
+vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
+random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
 """
 
 

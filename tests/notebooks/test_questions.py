@@ -810,7 +810,7 @@ per-sample gradients and ensembles | training#a-gradient-of-a-gradient | belong 
 none_dealloc after 4000 steps | errors#crashes-and-hangs | is never freed
 SourcelessBuilder.create does not know how to wrap a class | causes/gb0116 | Make the object outside
 async tensor parallel has no effect | training#tensor-parallel-parallelize-module | lose it without an error
-how do I see the generated Triton code? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | Triton or C++
+see the Triton code | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | Triton or C++
 is FlashAttention really used? | libraries#flash-attn-xformers-sageattention | raises an error if that kernel
 self.forward = torch.compile(self.forward) in __init__ | where_to_compile#torch-compile-above-a-method | one instance
 which backends are there? nvFuser, TVM | cost#which-backend-one-of-your-own | need their packages

@@ -823,6 +823,14 @@ distillation: teacher or student? | training#what-breaks-in-training-code | comp
 %autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
 vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
 random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
+replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
+a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
+weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
+model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | a class with a
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts there as well
+I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
+another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
+how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
 """
 
 

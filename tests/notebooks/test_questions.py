@@ -831,6 +831,12 @@ cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts the
 I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
 another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
 how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
+the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
+single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
+the DataLoader gets slow while compiling | compile_time#worker-processes | less those of
+the kernel dies when I compile | errors#crashes-and-hangs | Killed process
+compile a ControlNet | libraries#diffusers | in every step as well
+fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
 """
 
 

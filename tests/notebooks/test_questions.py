@@ -802,6 +802,41 @@ compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 ComfyUI-GGUF: Partial torch compile only | libraries#comfyui | run eagerly
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
+torch.compile of cross_entropy alone is slower | cost#slower-than-eager-how-to-read-the-figures | nothing to fuse
+the guards got slower with 2.12 | cost#slower-or-more-memory-since-an-update-of-pytorch | Cache Lookup
+swap LoRAs in diffusers without compiling | libraries#lora-adapters-peft | target_rank
+a policy of selective checkpointing is ignored | cost#out-of-memory-oom-only-when-compiled | aten.mm.out
+per-sample gradients and ensembles | training#a-gradient-of-a-gradient | belong inside
+none_dealloc after 4000 steps | errors#crashes-and-hangs | is never freed
+SourcelessBuilder.create does not know how to wrap a class | causes/gb0116 | Make the object outside
+async tensor parallel has no effect | training#tensor-parallel-parallelize-module | lose it without an error
+see the Triton code | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | Triton or C++
+is FlashAttention really used? | libraries#flash-attn-xformers-sageattention | raises an error if that kernel
+self.forward = torch.compile(self.forward) in __init__ | where_to_compile#torch-compile-above-a-method | one instance
+which backends are there? nvFuser, TVM | cost#which-backend-one-of-your-own | need their packages
+TensorRT or torch.compile: which is faster? | cost#which-backend-one-of-your-own | Measure both
+only the validation gets worse | cost#results-that-differ | which has the same weights
+the time left of my progress bar is wrong | compile_time#the-second-call-is-slow-too-warm-up | out of a benchmark
+compile in the background while the program runs | compile_time#while-you-change-code-wait-less | threading.Thread
+spectral_norm and pruning with torch.compile | training#what-breaks-in-training-code | orthogonal
+distillation: teacher or student? | training#what-breaks-in-training-code | compile each network
+%autoreload and a compiled function | in_a_notebook#a-cell-that-runs-again | compiles the new code
+vLLM fails in aot_compile | libraries#vllm-sglang | VLLM_USE_AOT_COMPILE=0
+random actions are the same in each replay of a CUDA graph | gpu#cuda-graphs | look whether they differ
+replace a layer after torch.compile | training#before-or-after-to-load-state-dict-deepcopy | the next call uses it
+a schedule of the dropout recompiles | training#before-or-after-to-load-state-dict-deepcopy | each value compiles again
+weight tying in a compiled model | training#before-or-after-to-load-state-dict-deepcopy | the same gradients
+model.compile() of a class with __call__ does nothing | where_to_compile#another-method-than-forward | a class with a
+cudnn.benchmark and torch.compile | cost#how-much-faster-will-it-be | counts there as well
+I copied the cache to another machine | compile_time#a-cache-that-does-not-work | so a copied folder is used
+another OMP_NUM_THREADS misses the cache | compile_time#a-cache-that-does-not-work | number of threads
+how slow is a custom_op? | escape_hatches#custom-operators-one-opaque-operation | 12 µs
+the first step of each epoch is slow | cost#slower-than-eager-how-to-read-the-figures | persistent_workers
+single steps take minutes, the GPU is idle | cost#slower-than-eager-how-to-read-the-figures | a new size or mode
+the DataLoader gets slow while compiling | compile_time#worker-processes | less those of
+the kernel dies when I compile | errors#crashes-and-hangs | Killed process
+compile a ControlNet | libraries#diffusers | in every step as well
+fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
 """
 
 

@@ -15,6 +15,8 @@ from notebooks import cause_pages, constructs, known_bugs
 
 #: A cell whose code is folded and whose output is a table. Each row of the table comes from a code line with backticks.
 _HIDDEN = re.compile(r"^```\{code-cell\}[^\n]*\n:tags: \[hide-input\]\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+#: A folded entry, of which a reader sees the summary.
+_FOLDED = re.compile(r"^<details[^\n]*\n<summary>\n\n(.*?)\n\n</summary>\n.*?^</details>\n+", re.MULTILINE | re.DOTALL)
 PAGES = Path(cause_pages.__file__).parent
 #: The number of lines of a section that fit on the first screen.
 SCREEN = 40
@@ -467,7 +469,7 @@ can a backend add guards? | cost#which-backend-one-of-your-own | symbolic size
 unfrozen layers do not train when compiled | training#what-breaks-in-training-code | layers frozen after the first step
 ctc_loss breaks the graph | training#what-breaks-in-training-code | with lengths in tensors
 pack_padded_sequence in a compiled model | causes/gb0014 | together with the layer
-the compiled result has other strides than the eager one | known_bugs#wrong-results | copysign
+the compiled result has other strides than the eager one | known_bugs#wrong-results | Call `.contiguous()`
 a generator returned by compiled code has no send | known_bugs#wrong-results | Return a list
 Multiple dispatch failed for aten.mm.out | known_bugs#inductorerror-cppcompileerror-triton | as_subclass
 AssertionError source must be None for ValueMutationNew | messages#while-dynamo-traces | .detach()
@@ -696,7 +698,7 @@ max_seqlen_in_batch_kv == 31868 | libraries#flash-attn-xformers-sageattention | 
 the example of PyG reaches cache_size_limit | libraries#graph-networks-pyg | a bug of 2.1
 does the cache notice that my code has changed? | compile_time#kept-on-disk-the-second-start | need not be deleted
 a warm cache, and still a second | compile_time#a-cache-that-does-not-work | this is normal
-PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | for a comment only
+PermissionError: nvcc | known_bugs#inductorerror-cppcompileerror-triton | Remove that folder
 Attempting to use a closed pool | messages_kernels#worker-processes | not started again
 TORCH_LOGS=fusion is empty | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | they print nothing
 what is compiled right now? | logs#progress-see-what-is-being-compiled-while-it-runs | looks as if it hangs
@@ -815,6 +817,7 @@ def _section(page: str, anchor: str) -> str:
     name = page.removeprefix(f"{cause_pages.FOLDER}/")
     text = _cause_pages()[name] if name != page else (PAGES / f"{page}.md").read_text(encoding="utf-8")
     text = constructs.with_tables(known_bugs.with_lists(text))
+    text = _FOLDED.sub(r"\1\n", text)
     text = _HIDDEN.sub(lambda cell: "\n".join(line for line in cell[1].splitlines() if "`" in line), text)
     if not anchor:
         return text

@@ -208,6 +208,32 @@ def _undeclared_change() -> None:
     torch.library.opcheck(undeclared, (torch.ones(2),))
 
 
+def _changed_parameter() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.data.copy_(self.weight.data * 2)
+            return super().forward(x)
+
+    torch.export.export(Doubled(3, 3), (X,))
+
+
+def _function_without_setup() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    torch.vmap(Doubled.apply)(X)
+
+
+def _operator_without_namespace() -> None:
+    @torch.library.custom_op("scale", mutates_args=())
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    scale(X)
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
     "Invalid backend: 'inductr'": lambda: _compiled(lambda x: x, backend="inductr")(X),
@@ -260,6 +286,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Trying to flatten user inputs with exported input tree spec": lambda: _exported(lambda x: x + 1).module()(X, X),
     "Ran into a kwarg keyword mismatch": lambda: _exported(lambda x: x + 1).module()(y=X),
     "Unable to call ExportedProgram directly": lambda: _exported(lambda x: x + 1)(X),
+    "We found a fake tensor in the exported program constant's list": _changed_parameter,
+    "it must override the setup_context staticmethod": _function_without_setup,
+    "not enough values to unpack (expected 2, got 1)": _operator_without_namespace,
     "Export only supports pytree containers": lambda: _exported(lambda x: x, object()),
     ".numpy() is not supported for tensor subclasses": lambda: _exported(lambda x: torch.from_numpy(x.numpy() + 1)),
     "Calling train() is not supported yet": lambda: _exported(lambda x: x + 1).module().train(),

@@ -719,7 +719,7 @@ FakeRootModule with torchsummary | messages#while-dynamo-traces | Both run in 2.
 onnx export: this is step 1/3 | messages_export#torch-onnx-export | Exception summary
 No ONNX function found for aten._linalg_svd | messages_export#torch-onnx-export | custom_translation_table
 Could not extract specialized integer | messages_export#sizes-dynamic-shapes | x[mask].shape[0]
-export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | takes the sizes of the example only
+export: Guard failed: x.size()[0] == 4 | messages_export#sizes-dynamic-shapes | of the example only
 export of a function with NumPy inside | messages_export#what-forward-changes | strict=True
 a hook registered in forward | training#a-hook-that-never-runs | GB0467
 my own RMSNorm kernel is slower when compiled | cost#slower-than-eager-how-to-read-the-figures | tens of microseconds
@@ -803,6 +803,19 @@ channels_last: convert the model myself? | cost#how-much-faster-will-it-be | whe
 compile on a second GPU to save VRAM | cost#out-of-memory-oom-only-when-compiled | runs on the CPU
 block swap and compile fill the VRAM in ComfyUI | libraries#comfyui | swap its blocks
 ComfyUI-GGUF: Partial torch compile only | libraries#comfyui | run eagerly
+Could not find schema for mylib::op (package) | messages_export#aotinductor-aot-compile-files | import the module
+AOTI: API call failed at model_container | messages_export#aotinductor-aot-compile-files | AOTI_RUNTIME_CHECK_INPUTS
+fake tensor in the exported program's constants | messages_export#what-forward-changes | torch.no_grad()
+Mutating module attribute hw during export (YOLOX) | messages_export#what-forward-changes | Return the value
+DynamicCache in output, which is not a known type | messages_export#arguments-and-results | DynamoExporter
+tracing inferred a static shape, ONNX batch size | messages_export#sizes-dynamic-shapes | x.view(x.shape[0], 3)
+set_runtime_stats_and_log of class Logger (accelerate) | messages_training#ddp-distributeddataparallel | inside it
+fullgraph=True found no compiled frames | messages#stances-limits-fullgraph-true | remembers
+register_fake takes 1 positional argument | messages_kernels#custom-operators-fake-kernels | needs the parameters
+vmap: must override the setup_context staticmethod | messages_training#second-gradients-vmap | generate_vmap_rule
+vLLM: auto_functionalized was not removed | messages_kernels#inductor-generated-code | --enforce-eager
+Hardware limit: 232448 for benchmark choice | messages_warnings#kernels-autotuning | leaves it out
+a profiler shows cudaGraphLaunch only | cost#in-a-profile | start at once
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
 """
 

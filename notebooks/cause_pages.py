@@ -188,8 +188,9 @@ WITHOUT_PROGRAM = {
     "GB0065": "It names the call that leads to a break. A report shows the break itself: "
     "[](../resume.md#a-break-three-calls-deep).",
     "GB0070": "PyTorch 2.13 gives the reason [GB0124](gb0124.md) instead.",
-    "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an error "
-    "([](../messages.md#custom-operators)); one of `torch.library.define` breaks as [GB0090](gb0090.md).",
+    "GB0087": "In PyTorch 2.13 a custom operator without `register_fake` is an "
+    "[error](../messages_kernels.md#custom-operators-fake-kernels); one of `torch.library.define` breaks as "
+    "[GB0090](gb0090.md).",
     "GB0097": "PyTorch 2.13 traces `append` and `appendleft` of such a deque.",
     "GB0103": "PyTorch 2.13 traces methods that a subclass overrides. (With the backend `eager`, one that calls "
     "`super()` runs again in the graph, and its result can be wrong; with inductor it is right.)",

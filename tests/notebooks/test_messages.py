@@ -1,4 +1,4 @@
-"""Programs that PyTorch answers with the messages on the page of messages."""
+"""Programs that PyTorch answers with the messages on the pages of messages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.exhaustive,
-    pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the page has the messages of this release"),
+    pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the pages have the messages of this release"),
 ]
 
-PAGE = (Path(__file__).parents[2] / "notebooks" / "messages.md").read_text(encoding="utf-8")
+PAGES = "".join(
+    page.read_text(encoding="utf-8") for page in sorted((Path(__file__).parents[2] / "notebooks").glob("messages*.md"))
+)
 X = torch.ones(3)
 
 
@@ -206,6 +208,32 @@ def _undeclared_change() -> None:
     torch.library.opcheck(undeclared, (torch.ones(2),))
 
 
+def _changed_parameter() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.weight.data.copy_(self.weight.data * 2)
+            return super().forward(x)
+
+    torch.export.export(Doubled(3, 3), (X,))
+
+
+def _function_without_setup() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    torch.vmap(Doubled.apply)(X)
+
+
+def _operator_without_namespace() -> None:
+    @torch.library.custom_op("scale", mutates_args=())
+    def scale(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    scale(X)
+
+
 PROGRAMS: dict[str, Callable[[], Any]] = {
     "A callable function is expected": lambda: torch.compile(X),  # type: ignore[call-overload]
     "Invalid backend: 'inductr'": lambda: _compiled(lambda x: x, backend="inductr")(X),
@@ -258,6 +286,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "Trying to flatten user inputs with exported input tree spec": lambda: _exported(lambda x: x + 1).module()(X, X),
     "Ran into a kwarg keyword mismatch": lambda: _exported(lambda x: x + 1).module()(y=X),
     "Unable to call ExportedProgram directly": lambda: _exported(lambda x: x + 1)(X),
+    "We found a fake tensor in the exported program constant's list": _changed_parameter,
+    "it must override the setup_context staticmethod": _function_without_setup,
+    "not enough values to unpack (expected 2, got 1)": _operator_without_namespace,
     "Export only supports pytree containers": lambda: _exported(lambda x: x, object()),
     ".numpy() is not supported for tensor subclasses": lambda: _exported(lambda x: torch.from_numpy(x.numpy() + 1)),
     "Calling train() is not supported yet": lambda: _exported(lambda x: x + 1).module().train(),
@@ -267,9 +298,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("message", PROGRAMS)
-def test_pytorch_says_what_the_page_quotes(message: str) -> None:
+def test_pytorch_says_what_the_pages_quote(message: str) -> None:
     torch.compiler.reset()
     with warnings.catch_warnings(action="ignore"), pytest.raises(Exception) as raised:  # noqa: PT011
         PROGRAMS[message]()
     assert message in str(raised.value)
-    assert message in PAGE
+    assert message in PAGES

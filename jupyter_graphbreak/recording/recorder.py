@@ -188,13 +188,13 @@ class Recording:
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
+    def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
         """Return the code that Dynamo knew when the run began and still knows; ``None`` if it cannot be listed."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
         return None
 
-    def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
+    def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for started in additions.additions_of(self.records, additions.FrameStarted):
@@ -210,7 +210,7 @@ class Recording:
             cell = self._find_cell(code.co_filename)
             if cell is not None:
                 code_identity["firstlineno"] += cell.line_offset
-            yield additions.HeldCode(**code_identity, cell=cell.name if cell is not None else None)
+            yield additions.CachedCode(**code_identity, cell=cell.name if cell is not None else None)
 
     def _note_why_compile_is_disabled(self) -> None:
         try:

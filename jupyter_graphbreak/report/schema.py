@@ -13,10 +13,10 @@ import msgspec
 
 from jupyter_graphbreak.report.cost import Check, Cost, Startup
 from jupyter_graphbreak.report.diff import Changes
-from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
+from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.report.values import EntryValues
 
 SCHEMA_VERSION = "1.2"
@@ -466,7 +466,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
-class HeldFunction(msgspec.Struct, frozen=True):
+class CachedFunction(msgspec.Struct, frozen=True):
     """A function that PyTorch began to compile before the run and whose compiled code was still in its cache.
 
     It may have run from its earlier compiled code, which leaves no record.
@@ -576,7 +576,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     cost: Cost | None = None
     startup: Startup | None = None
     check: list[Check] | None = None
-    held: list[HeldFunction] | None = None
+    held: list[CachedFunction] | None = None
     effects: list[Effect] | None = None
     libraries: dict[str, str] = {}
     reproducers: list[Reproducer] | None = None

@@ -118,7 +118,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     },
     "Scope": {"id": "id parent breaks", "kept": "setting value form", "parts": "location", "removed": "note"},
     "WhatIf": {"id": "error_on_graph_break fullgraph captured"},
-    "GuardFailure": {"guard": "guard", "parts": "location"},
+    "GuardFailure": {"guard": "guard", "parts": "location", "kept": "head"},
     "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
     "PathDifference": {"op": "function", "parts": "location branch lines skipped", "answer": "compiled eager"},
@@ -159,7 +159,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
         "kept": "way start_s compilations graphs regions equal time_ratio limit_hit",
         "parts": "differences",
     },
-    "BlockDifference": {"kept": "compilation", "guard": "guard", "parts": "location"},
+    "BlockDifference": {"kept": "compilation head", "guard": "guard", "parts": "location"},
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
     "MemoryCost": {

@@ -301,6 +301,10 @@ def _attached(handler: logging.Handler) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
+#: The entries that number the files of a stack, each with the name of the stack.
+_STACKS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
+
+
 class _TraceHandler(logging.Handler):
     """Collects the entries of the structured trace that a report needs."""
 
@@ -328,8 +332,8 @@ class _TraceHandler(logging.Handler):
     def _take_record(self, record: Record) -> None:
         if record.kind not in NEEDED_ENTRIES:
             return
-        if record.kind == "dynamo_start":
-            self._name_files(record.data.get("stack", ()))
+        if (stack := _STACKS.get(record.kind)) is not None:
+            self._name_files(record.data.get(stack) or ())
         self._recording.append(without_spare_data(record))
 
     def _name_files(self, stack: Any) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from jupyter_graphbreak.report.cost import Check, Cost, Startup
 from jupyter_graphbreak.report.diff import Changes
-from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.location import HeadKind, Location, Source
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
 from jupyter_graphbreak.report.summary import Summary, Timing
@@ -427,10 +427,21 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class GuardFailure(msgspec.Struct, frozen=True):
-    """A guard that failed, and the source line that caused it, if PyTorch reports it."""
+    """A guard that failed.
+
+    Parameters
+    ----------
+    guard : str
+        The guard, as PyTorch shows it.
+    location : Location or None
+        The source line that caused it, if PyTorch reports it.
+    head : {"loop", "condition"} or None
+        Whether the line is in the head of a loop or of a condition; ``None`` if it is in neither, or unknown.
+    """
 
     guard: str
     location: Location | None = None
+    head: HeadKind | None = None
 
 
 class Recompile(msgspec.Struct, frozen=True):

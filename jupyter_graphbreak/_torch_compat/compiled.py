@@ -11,7 +11,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jupyter_graphbreak._torch_compat.patching import patched, patched_on_thread, replaced_result
+from jupyter_graphbreak._torch_compat.patching import patched, patched_on_thread, replaced_result, report_to_run
 from jupyter_graphbreak.records.attributes import attribute_of, is_instance
 
 if TYPE_CHECKING:
@@ -303,8 +303,8 @@ _STEPS = (
 def before_each_step(check: Callable[[], None]) -> Iterator[None]:
     """Call a function before each step of a compilation on this thread, while the context is open.
 
-    An exception that the function raises ends the compilation. PyTorch may wrap or suppress it if it is an
-    :exc:`Exception`, and passes on any other unchanged.
+    The function may end the compilation with an exception that is not an :exc:`Exception`, which PyTorch could wrap or
+    suppress. An :exc:`Exception` is an internal error: it is noted, and the compilation continues.
     """
     pending = [*_STEPS]
 
@@ -313,8 +313,11 @@ def before_each_step(check: Callable[[], None]) -> Iterator[None]:
 
         @functools.wraps(original)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            check()
-            check_before_imported_steps()
+            try:
+                check()
+                check_before_imported_steps()
+            except Exception as fault:  # noqa: BLE001 - see above
+                report_to_run("checking a step of a compilation", fault)
             return original(*args, **kwargs)
 
         exit_stack.enter_context(patched_on_thread(owner, name, checked))

@@ -19,7 +19,9 @@ from jupyter_graphbreak._torch_compat.patching import (
     patched_on_thread,
     prepared_on_thread,
     redirected_on_thread,
+    report_to_run,
 )
+from jupyter_graphbreak.faults import with_fallback
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER
 from jupyter_graphbreak.records.records import TRIAL_ENDED
 
@@ -349,7 +351,8 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
             size, **{name: max(0, getattr(size, name) - count) for name, count in reductions.items()}
         )
 
-    with patched_on_thread(module, "compute_cache_size", size_without_earlier):
+    size = with_fallback("counting the versions of a function", size_without_earlier, compute, report_to_run)
+    with patched_on_thread(module, "compute_cache_size", size):
         yield
 
 

@@ -36,7 +36,7 @@ class Claim:
         Receives a description of an internal error, and the error.
     on_submit : callable or None
         Called when work is submitted to a thread pool, before the pool has it. Receives the frame of our wrapper, whose
-        caller submits the work. Its errors reach that caller.
+        caller submits the work. If it raises something other than an :exc:`Exception`, that reaches the caller.
 
     Attributes
     ----------
@@ -178,8 +178,8 @@ def _wrap_start(original: Callable[[threading.Thread], None]) -> Any:
                     weakref.ref(self, lambda _: _claims_by_started_thread.pop(address, None)),
                     claims,
                 )
-        except Exception:  # noqa: BLE001, S110 - the thread still starts, but works for no run
-            pass
+        except Exception as fault:  # noqa: BLE001 - the thread still starts, but works for no run
+            faults.report_fault("following a new thread", fault, note_fault)
         try:
             original(self)
         except BaseException as error:
@@ -196,7 +196,7 @@ def _wrap_work_item_init(original: Callable[..., None]) -> Any:
     @functools.wraps(original)
     def new_item(self: Any, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
-        self._graphbreak_claims = _claims_of_work()
+        self._graphbreak_claims = _find_claims_of_work(sys._getframe())
 
     return as_stdlib_function(new_item, original)
 
@@ -221,19 +221,28 @@ def _wrap_pool_method(original: Callable[..., Any]) -> Any:
     @functools.wraps(original)
     def submit(self: Pool, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if isinstance(self, ThreadPool):
-            func = _wrap_work(func, _claims_of_work())
+            func = _wrap_work(func, _find_claims_of_work(sys._getframe()))
         return original(self, func, *args, **kwargs)
 
     return as_stdlib_function(submit, original)
 
 
-def _claims_of_work() -> tuple[Claim, ...]:
-    """Return the runs for which this thread submits work, after notifying them."""
+def _claims_of_work(wrapper: FrameType) -> tuple[Claim, ...]:
+    """Return the runs for which this thread submits work, after notifying them.
+
+    Parameters
+    ----------
+    wrapper : FrameType
+        The frame of our wrapper, whose caller submits the work.
+    """
     claims = current_claims()
     for claim in claims:
         if claim.on_submit is not None:
-            claim.on_submit(sys._getframe(1))
+            claim.on_submit(wrapper)
     return claims
+
+
+_find_claims_of_work = faults.with_fallback("following submitted work", _claims_of_work, lambda _: (), note_fault)
 
 
 def _wrap_work(fn: Callable[..., Any], claims: tuple[Claim, ...]) -> Any:

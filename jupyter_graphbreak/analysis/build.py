@@ -8,7 +8,7 @@ combines the lists. Nothing imports torch or reads a file, so a recording can co
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -25,26 +25,36 @@ from jupyter_graphbreak.analysis.scopes import ScopeTable
 from jupyter_graphbreak.faults import internal_error
 from jupyter_graphbreak.knowledge.skipped_functions import CALLED_EAGERLY, GENERATOR
 from jupyter_graphbreak.records.records import display_name
-from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Segment
 from jupyter_graphbreak.report.remedies import Edit
 from jupyter_graphbreak.report.schema import (
     Advice,
+    CachedFunction,
     CompiledCall,
     Device,
     Diagnostic,
-    HeldFunction,
     Report,
     RunError,
     WhatIf,
 )
+from jupyter_graphbreak.report.summary import Summary, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from jupyter_graphbreak.records.additions import CompiledForReport, DeviceUsed, SourceRecorded
     from jupyter_graphbreak.records.records import Record
-    from jupyter_graphbreak.report.schema import Break, Frame, Resume, Scope, Skipped
+    from jupyter_graphbreak.report.location import Source
+    from jupyter_graphbreak.report.schema import (
+        Break,
+        Frame,
+        Graph,
+        PathDifference,
+        Recompile,
+        Resume,
+        Scope,
+        Skipped,
+    )
 
 _T = TypeVar("_T")
 #: The class that Dynamo raises for its own errors; its message begins with the name of the error.
@@ -94,36 +104,11 @@ def build_with_files(records: Iterable[Record]) -> tuple[Report, dict[str, str]]
 
 
 def _report(ledger: Ledger, sources: Sources) -> Report:
-    """Fill the tables, each after the tables it refers to, and build the report from them."""
-    scopes = ScopeTable(sources)
-    breaks = BreakTable(sources, scopes, ledger.notes)
-    graphs = GraphTable(sources, ledger.notes)
-    skips = SkipTable(sources, breaks, ledger.resumed_lines())
+    """Build the report, each part after the parts that it refers to."""
     parts = _PartBuilder(ledger.notes)
-    parts.for_each("scopes", ledger.scopes, scopes.open)
-    for frame in ledger.started_frames:
-        if frame.start is not None:
-            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
-    parts.for_each("breaks", ledger.started_frames, breaks.fold)
-    parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
-    resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
-    parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
-    parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
-    parts.for_each("eager functions", ledger.skips, skips.add_unbegun)
-    listed_resumes: list[Resume] = []
-    frames: list[Frame] = []
-    if resumes is not None:
-        listed_resumes = parts.build_list("resume functions", lambda: resumes.resumes(graphs))
-        frames = parts.build_list("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
-    skipped = parts.build_list("eager functions", lambda: skips.skipped(frames))
-    listed_breaks = parts.build_list("breaks", lambda: breaks.breaks(listed_resumes, skipped))
-    listed_graphs = graphs.graphs()
-    listed_scopes = parts.build_list("scopes", scopes.scopes)
-    recompiles = parts.build_list("recompiles", lambda: list_recompiles(ledger, sources))
-    paths = parts.build_list("paths", lambda: list_paths(ledger, sources))
-    error = parts.build("error", lambda: _error(ledger, sources, listed_breaks), None)
-    breaks_with_advice = parts.build("advice", lambda: _advise_on_raised(listed_breaks, error), listed_breaks)
-    other_parts: list[Frame | Skipped | Scope] = [*frames, *skipped, *listed_scopes]
+    tables = _fill_tables(ledger, sources, parts)
+    lists = _list_parts(ledger, sources, tables, parts)
+    error = parts.build("error", lambda: _error(ledger, sources, lists.breaks), None)
     run = ledger.run
     no_settings: tuple[dict[str, Any], list[Diagnostic]] = ({}, [])
     config, notes = parts.build("settings", lambda: settings_of_run(ledger), no_settings)
@@ -137,39 +122,107 @@ def _report(ledger: Ledger, sources: Sources) -> Report:
         config=config,
         error=error,
         timing=parts.build("times", lambda: _timing(ledger), Timing()),
-        summary=Summary(
-            frames=len(frames),
-            graphs=len(listed_graphs),
-            ops=sum(len(graph.ops) for graph in listed_graphs),
-            breaks=len(listed_breaks),
-            events=sum(len(break_.occurrences) for break_ in listed_breaks),
-            resumes=len(listed_resumes),
-            skipped=len(skipped),
-            recompiles=len(recompiles),
-            errors=sum(frame.outcome == "error" for frame in frames),
-        ),
-        sources=parts.build_list(
-            "sources",
-            lambda: sources.sources(
-                (break_.location for break_ in listed_breaks), (part.location for part in other_parts)
-            ),
-        ),
-        frames=frames,
-        graphs=listed_graphs,
-        breaks=breaks_with_advice,
-        resumes=listed_resumes,
-        skipped=skipped,
-        scopes=listed_scopes,
-        recompiles=recompiles,
-        cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: graphs.cudagraph_skips(ledger)),
-        paths=paths,
-        what_if=parts.build("consequences of stricter settings", lambda: breaks.what_if(run.torch), WhatIf()),
+        summary=_summary(lists),
+        sources=parts.build_list("sources", lambda: _sources_of(lists, sources)),
+        frames=lists.frames,
+        graphs=lists.graphs,
+        breaks=parts.build("advice", lambda: _advise_on_raised(lists.breaks, error), lists.breaks),
+        resumes=lists.resumes,
+        skipped=lists.skipped,
+        scopes=lists.scopes,
+        recompiles=lists.recompiles,
+        cudagraph_skips=parts.build_list("graphs without a CUDA graph", lambda: tables.graphs.cudagraph_skips(ledger)),
+        paths=lists.paths,
+        what_if=parts.build("consequences of stricter settings", lambda: tables.breaks.what_if(run.torch), WhatIf()),
         compiled=parts.build("the list of calls compiled for the report", lambda: _compiled(ledger, sources), None),
         held=parts.build(
-            "the list of functions compiled before the run", lambda: _held_functions(ledger, sources), None
+            "the list of functions compiled before the run", lambda: _cached_functions(ledger, sources), None
         ),
         diagnostics=[*ledger.notes, *notes, *repeated, *saved],
     )
+
+
+class _Tables(NamedTuple):
+    """The tables of a run, from which the lists of the report are made; ``resumes`` is ``None`` if it failed."""
+
+    scopes: ScopeTable
+    breaks: BreakTable
+    graphs: GraphTable
+    skips: SkipTable
+    resumes: ResumeTable | None
+
+
+def _fill_tables(ledger: Ledger, sources: Sources, parts: _PartBuilder) -> _Tables:
+    """Fill the tables, each after the tables that it refers to."""
+    scopes = ScopeTable(sources)
+    breaks = BreakTable(sources, scopes, ledger.notes)
+    graphs = GraphTable(sources, ledger.notes)
+    skips = SkipTable(sources, breaks, ledger.resumed_lines())
+    parts.for_each("scopes", ledger.scopes, scopes.open)
+    for frame in ledger.started_frames:
+        if frame.start is not None:
+            parts.for_each("scopes", [frame.start.fullgraph_site], scopes.add_fullgraph)
+    parts.for_each("breaks", ledger.started_frames, breaks.fold)
+    parts.for_each("refused functions", [ledger], lambda ledger: _add_refusals(ledger, sources, breaks, skips))
+    resumes = parts.build("resume functions", lambda: ResumeTable(ledger, sources, breaks), None)
+    parts.for_each("graphs", ledger.started_frames, lambda frame: graphs.add(frame, breaks.ending_break(frame)))
+    parts.for_each("eager functions", ledger.started_frames, skips.add_frame)
+    parts.for_each("eager functions", ledger.skips, skips.add_unbegun)
+    return _Tables(scopes, breaks, graphs, skips, resumes)
+
+
+class _Lists(NamedTuple):
+    """The lists of the report that refer to each other."""
+
+    frames: list[Frame]
+    breaks: list[Break]
+    graphs: list[Graph]
+    resumes: list[Resume]
+    skipped: list[Skipped]
+    scopes: list[Scope]
+    recompiles: list[Recompile]
+    paths: list[PathDifference]
+
+
+def _list_parts(ledger: Ledger, sources: Sources, tables: _Tables, parts: _PartBuilder) -> _Lists:
+    """Make the lists, each after the lists that it refers to."""
+    scopes, breaks, graphs, skips, resumes = tables
+    listed_resumes: list[Resume] = []
+    frames: list[Frame] = []
+    if resumes is not None:
+        listed_resumes = parts.build_list("resume functions", lambda: resumes.resumes(graphs))
+        frames = parts.build_list("frames", lambda: list_frames(ledger, sources, breaks, graphs, resumes))
+    skipped = parts.build_list("eager functions", lambda: skips.skipped(frames))
+    return _Lists(  # in this order, in which the sources are numbered
+        frames=frames,
+        breaks=parts.build_list("breaks", lambda: breaks.breaks(listed_resumes, skipped)),
+        graphs=graphs.graphs(),
+        resumes=listed_resumes,
+        skipped=skipped,
+        scopes=parts.build_list("scopes", scopes.scopes),
+        recompiles=parts.build_list("recompiles", lambda: list_recompiles(ledger, sources)),
+        paths=parts.build_list("paths", lambda: list_paths(ledger, sources)),
+    )
+
+
+def _summary(lists: _Lists) -> Summary:
+    return Summary(
+        frames=len(lists.frames),
+        graphs=len(lists.graphs),
+        ops=sum(len(graph.ops) for graph in lists.graphs),
+        breaks=len(lists.breaks),
+        events=sum(len(break_.occurrences) for break_ in lists.breaks),
+        resumes=len(lists.resumes),
+        skipped=len(lists.skipped),
+        recompiles=len(lists.recompiles),
+        errors=sum(frame.outcome == "error" for frame in lists.frames),
+    )
+
+
+def _sources_of(lists: _Lists, sources: Sources) -> list[Source]:
+    """Return the sources that the lists mention."""
+    other_parts: list[Frame | Skipped | Scope] = [*lists.frames, *lists.skipped, *lists.scopes]
+    return sources.sources((break_.location for break_ in lists.breaks), (part.location for part in other_parts))
 
 
 class _PartBuilder:
@@ -310,12 +363,12 @@ def _source_text(recorded: SourceRecorded, sources: Sources) -> SourceText:
     )
 
 
-def _held_functions(ledger: Ledger, sources: Sources) -> list[HeldFunction] | None:
+def _cached_functions(ledger: Ledger, sources: Sources) -> list[CachedFunction] | None:
     """Return the functions compiled before the run, ``None`` if unknown; a log has none: it begins with its process."""
     if ledger.run.held is None:
         return None if ledger.run.watched else []
     functions = (
-        HeldFunction(display_name(code.name), code.cell or sources.path(code.filename), code.firstlineno)
+        CachedFunction(display_name(code.name), code.cell or sources.path(code.filename), code.firstlineno)
         for code in ledger.run.held
         if sources.kind(code.filename, code.name) != "machinery"
     )

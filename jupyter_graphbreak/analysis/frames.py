@@ -7,17 +7,16 @@ failed; recompiles that a limit prevented are listed as well.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec.structs import replace
 
-from jupyter_graphbreak.records.records import display_name, is_resume, original_name, read_stack
+from jupyter_graphbreak.records.records import display_name, guard_place, is_resume, original_name, read_stack
 from jupyter_graphbreak.report.guards import plain_guard
 from jupyter_graphbreak.report.schema import Frame, GuardFailure, PathDifference, Recompile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from jupyter_graphbreak.analysis.aftermath import ResumeTable
     from jupyter_graphbreak.analysis.breaks import BreakTable
@@ -136,27 +135,25 @@ _WRAPPED_OBJECT = re.compile(r"(?<![\w.\]])fn(?=\.(?!__))")
 def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     """Return the recompiles of a run, including those that a limit prevented."""
     recompiles: list[Recompile] = []
-    specializations: dict[str, dict[str, StackEntry]] = defaultdict(dict)
-    for frame in ledger.frames:
-        function = ledger.first_compilation(frame) or frame
-        specializations[function.ident] |= {plain_guard(size): line for size, line in frame.specializations.items()}
     for frame in ledger.frames:
         is_refused = frame.refusal is not None
         if frame.key.compile == 0 and not is_refused:
             continue
         name, filename, line = ledger.refused_code(frame) if is_refused or not frame.is_started else frame.code
-        first = ledger.first_compilation(frame)
+        earlier = ledger.earlier_compilations(frame)
         reasons = frame.recompile_reasons
         if filename.endswith(_WRAPPER_FILE):
             reasons = [_WRAPPED_OBJECT.sub("self", reason) for reason in reasons]
+        versions = {str(version.key): version for version in earlier}
         recompiles.append(
             Recompile(
                 frame=frame.ident,
-                of=first.ident if first is not None else None,
+                of=earlier[0].ident if earlier else None,
                 function=display_name(name),
                 location=sources.location(filename, line, name) if line else None,
                 reasons=[
-                    _guard_failure(reason, sources, specializations[(first or frame).ident]) for reason in reasons
+                    _guard_failure(reason, sources, (versions.get(_version_of(reason), frame), frame))
+                    for reason in reasons
                 ],
                 limit_hit=is_refused,
                 id=f"r{len(recompiles) + 1}",
@@ -165,16 +162,23 @@ def list_recompiles(ledger: Ledger, sources: Sources) -> list[Recompile]:
     return recompiles
 
 
+#: A recompile reason in which PyTorch names the version whose guard failed: "0/0: tensor 'x' size mismatch ...".
+_NAMED_VERSION = re.compile(r"\s*(?P<version>!?\d[\d/]*/\d+): ")
+
+
+def _version_of(reason: str) -> str:
+    """Return the id of the version of the code whose guard failed; empty if PyTorch does not name it."""
+    match = _NAMED_VERSION.match(reason)
+    return match["version"] if match is not None else ""
+
+
 def _guard_of(reason: str) -> str:
     """Return the guard in a recompile reason, e.g. ``0/0: tensor 'x' size mismatch ...  # line``, without the rest."""
-    text = reason.partition("User stack trace:")[0].partition("  # ")[0].strip()
-    head, colon, rest = text.partition(": ")
-    return rest.strip() if colon and "/" in head and head.replace("/", "").isdigit() else text
+    match = _NAMED_VERSION.match(reason)
+    guard = reason[match.end() :] if match is not None else reason
+    return guard.partition("User stack trace:")[0].partition("  # ")[0].strip()
 
 
-#: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
-#: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
-_GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d+) in (?P<function>[\w.<>]+)")
 #: A guard that PyTorch adds to every dynamic size, whatever the code does: it compiles sizes 0 and 1 separately.
 _FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 
@@ -183,28 +187,34 @@ _FRAMEWORK_GUARD = re.compile(r"2 <= [^<>=]+$")
 _SIZE_GUARD = re.compile(r"tensor '(?P<name>.+)' size mismatch at index (?P<index>\d+)\.")
 
 
-def _guard_failure(reason: str, sources: Sources, specializations: Mapping[str, StackEntry]) -> GuardFailure:
+def _guard_failure(reason: str, sources: Sources, versions: Iterable[FrameLedger]) -> GuardFailure:
     """Return a failed guard with its place.
 
     Parameters
     ----------
-    specializations : mapping
-        The lines that make a constant of a size, by the size in the names of the code, such as ``x.size()[0]``.
+    versions : iterable of FrameLedger
+        The version whose guard failed, and the version that was then compiled. The first version of a function has a
+        guard on each size whatever the code does; if the code makes a constant of a size, the next version shows where.
     """
     text = _guard_of(reason)
     size = _SIZE_GUARD.match(text)
     if size is not None:
-        line = specializations.get(plain_guard(f"{size['name']}.size()[{size['index']}]"))
+        name = plain_guard(f"{size['name']}.size()[{size['index']}]")
+        lines = (
+            line for version in versions for key, line in version.specializations.items() if plain_guard(key) == name
+        )
+        line = next(lines, None)
         if line is not None:
-            return GuardFailure(text, sources.place(line))
+            location = sources.place(line)
+            return GuardFailure(text, location, sources.head_kind_at(location))
     stack = read_stack(reason.partition("User stack trace:")[2])
     location = sources.place(stack[-1]) if stack else None
-    place = _GUARD_PLACE.search(reason) if location is None else None
+    place = guard_place(reason) if location is None else None
     if place is not None and not _FRAMEWORK_GUARD.match(text):
-        filename = sources.filename_ending_with(place["path"])
+        filename = sources.filename_ending_with(place.filename)
         if filename is not None:
-            location = sources.location(filename, int(place["line"]), place["function"])
-    return GuardFailure(text, location)
+            location = sources.location(filename, place.line, place.function)
+    return GuardFailure(text, location, sources.head_kind_at(location))
 
 
 def list_paths(ledger: Ledger, sources: Sources) -> list[PathDifference]:

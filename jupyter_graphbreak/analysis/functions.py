@@ -1,12 +1,16 @@
-"""Find the first and the last line of a function, and the heads of statements that Python reaches again."""
+"""Find the first and the last line of a function, and the statements in whose heads a line is."""
 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from jupyter_graphbreak.analysis.python_text import parse_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jupyter_graphbreak.report.location import HeadKind
 
 #: Python's names for the code of functions without a name.
 _UNNAMED_FUNCTIONS: dict[str, type[ast.expr]] = {
@@ -41,6 +45,59 @@ def is_in_head(tree: ast.AST, line: int) -> bool:
         if isinstance(node, ast.With | ast.AsyncWith | ast.While) and node.lineno <= line < node.body[0].lineno:
             return True
     return False
+
+
+def head_kind(tree: ast.AST, line: int) -> HeadKind | None:
+    """Return whether a line is in the head of a loop or of a condition; ``None`` if it is in neither.
+
+    A comprehension counts as a loop. If a line has the head of a loop and of a condition, the loop counts.
+    """
+    kinds = {_kind_of_head(node, line) for node in ast.walk(tree)}
+    return "loop" if "loop" in kinds else "condition" if "condition" in kinds else None
+
+
+def head_kind_of_line(code: str) -> HeadKind | None:
+    """Return the same for a single line, whose statement may continue on further lines."""
+    code = code.strip().removeprefix("el")
+    tree = parse_python(f"{code} pass" if code.endswith(":") else code)
+    return head_kind(tree, 1) if tree is not None else None
+
+
+def _kind_of_head(node: ast.AST, line: int) -> HeadKind | None:
+    match node:
+        case ast.For(iter=iterable, body=others) | ast.AsyncFor(iter=iterable, body=others):
+            return "loop" if _repeats(iterable, others, line, node.lineno) else None
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            elements = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.comprehension)]
+            return (
+                "loop" if any(_repeats(part.iter, [*elements, *part.ifs], line) for part in node.generators) else None
+            )
+        case ast.While(test=test) if _has_line(test, line, node.lineno):
+            return "loop"
+        case ast.If(test=test) | ast.Assert(test=test) if _has_line(test, line, node.lineno):
+            return "condition"
+        case ast.IfExp(test=test) if _has_line(test, line):
+            return "condition"
+    return None
+
+
+def _repeats(iterable: ast.expr, others: Sequence[ast.AST], line: int, first: int | None = None) -> bool:
+    """Return whether a line has the iterable of a loop, and what the loop repeats on the same line is not the cause.
+
+    If both are on the line, a call is more likely to be the cause.
+    """
+    if not _has_line(iterable, line, first):
+        return False
+    return _has_call(iterable) or not any(_has_line(other, line) and _has_call(other) for other in others)
+
+
+def _has_line(node: Any, line: int, first: int | None = None) -> bool:
+    """Return whether a line is between the first line of a node, or an earlier one, and its last line."""
+    return bool((node.lineno if first is None else first) <= line <= node.end_lineno)
+
+
+def _has_call(node: ast.AST) -> bool:
+    return any(isinstance(inner, ast.Call) for inner in ast.walk(node))
 
 
 def end_by_indentation(lines: Sequence[str], index: int) -> int:

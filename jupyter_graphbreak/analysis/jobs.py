@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from jupyter_graphbreak.records.records import CompileTime
-from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.job import EqualProcess, Job, JobBreak, JobPlace, Process, RankCompiling
+from jupyter_graphbreak.report.summary import Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -13,10 +13,10 @@ from jupyter_graphbreak.analysis import messages
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.package_paths import PackagePaths
 from jupyter_graphbreak.records.records import (
-    TRIAL_ENDED,
     StackEntry,
     is_resume,
     original_name,
+    read_recompile_reasons,
     strip_inserted_frames,
 )
 from jupyter_graphbreak.report.schema import Diagnostic
@@ -40,8 +40,6 @@ _REPETITION = "Graph break: skip: "
 _ANNOUNCEMENT = "WON'T CONVERT "
 _UNKNOWN_TORCH = "This PyTorch may differ from the supported releases; the report may be incomplete."
 _MAX_ERROR_LENGTH = 300
-#: More than PyTorch produces: its reasons for a recompile are shorter, and its default limit allows fewer compilations.
-_MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: The beginnings of PyTorch's reasons for not recompiling a frame; the last two are from torch < 2.11.
 _LIMIT_REASONS = (_LIMIT_CAUSE, "recompile_limit reached", "accumulated_recompile_limit reached")
 
@@ -212,11 +210,15 @@ class Ledger:
 
     def first_compilation(self, frame: FrameLedger) -> FrameLedger | None:
         """Return the first compilation of a frame's code object, if it was recorded and is not the frame itself."""
+        return next(iter(self.earlier_compilations(frame)), None)
+
+    def earlier_compilations(self, frame: FrameLedger) -> list[FrameLedger]:
+        """Return the recorded compilations of a frame's code object before the frame itself, in order."""
         earlier = itertools.takewhile(lambda other: other is not frame, self.frames)
         compilations = [other for other in earlier if other.key.frame == frame.key.frame and other.is_started]
         # After a reset, Dynamo uses the frame ids again, from compile id 0 on, for other code objects.
-        since_reset = next((other for other in reversed(compilations) if other.key.compile == 0), None)
-        return since_reset or next(iter(compilations), None)
+        firsts = [index for index, other in enumerate(compilations) if other.key.compile == 0]
+        return compilations[firsts[-1] :] if firsts else compilations
 
     def refused_code(self, frame: FrameLedger) -> tuple[str, str, int]:
         """Return the code of a frame that Dynamo refused to begin, from the refusal or from its first compilation."""
@@ -381,7 +383,8 @@ class _LedgerReader:
             frame = current if current is not None and not current.trace_stack else self._frame(key, is_new=True)
             frame.trace_stack = self._named_stack(data["stack"])
             return
-        frame = self._frame(key)
+        # PyTorch gives the reasons for a recompile before it begins to compile.
+        frame = self._frame(key, is_new=record.kind == "artifact:recompile_reasons")
         frame.attempts = max(frame.attempts, record.attempt + 1)
         match record.kind:
             case "artifact:dynamo_graph_break_reason":
@@ -389,7 +392,7 @@ class _LedgerReader:
             case "artifact:dynamo_error":
                 _add_failure(frame, record, self.ledger)
             case "artifact:recompile_reasons":
-                frame.recompile_reasons = _recompile_reasons(record.payload or "")
+                frame.recompile_reasons = read_recompile_reasons(record.payload or "")
             case "symbolic_shape_specialization":
                 stack = strip_inserted_frames(self._named_stack(data["user_stack"] or []), self.ledger.packages)
                 frame.specializations |= dict.fromkeys(data["sources"], stack[-1]) if stack else {}
@@ -422,7 +425,7 @@ class _LedgerReader:
     def _frame(self, key: CompileKey, *, is_new: bool = False) -> FrameLedger:
         """Return the ledger of a compile id; ``is_new`` starts a new one, since Dynamo reuses ids after a reset."""
         current = self._current.get(key)
-        if current is not None and not (is_new and current.is_started):
+        if current is not None and not (is_new and (current.is_started or current.metrics)):
             return current
         self._compilations[key] += 1
         number = self._compilations[key]
@@ -548,17 +551,3 @@ def _is_same_cause(one: messages.BreakMessage, other: messages.BreakMessage) -> 
 
 def _records_in_words(number: int) -> str:
     return "A record" if number == 1 else f"{number} records"
-
-
-def _recompile_reasons(payload: str) -> list[str]:
-    """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
-
-    Reasons about code that a trial compiled are left out: that code is not a version of the program.
-    """
-    try:
-        reasons = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        reasons = payload or []
-    as_list = reasons if isinstance(reasons, list) else [reasons]
-    texts = [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]
-    return [text for text in texts if TRIAL_ENDED not in text]

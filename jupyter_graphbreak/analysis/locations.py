@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from jupyter_graphbreak.analysis.functions import end_by_indentation, end_in_tree, is_in_head
+from jupyter_graphbreak.analysis.functions import (
+    end_by_indentation,
+    end_in_tree,
+    head_kind,
+    head_kind_of_line,
+    is_in_head,
+)
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import parse_python
 from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library
 from jupyter_graphbreak.records.records import is_resume, original_name
-from jupyter_graphbreak.report.location import FunctionName, Location, Segment, Source
+from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -399,6 +405,18 @@ class Sources:
             for tree in self._trees_of(text):
                 uses.update(branch_uses(tree))
         return self._branch_uses[text.filename].get(location.line)
+
+    def head_kind_at(self, location: Location | None) -> HeadKind | None:
+        """Return whether a place is in the head of a loop or of a condition; ``None`` if it is in neither, or unknown.
+
+        A line without its function, such as one of a library, is parsed alone.
+        """
+        filename = self.files().get(location.source) if location is not None else None
+        text = self._texts.get(filename or "")
+        if location is None or text is None:
+            return None
+        kinds = (head_kind(tree, location.line) for tree in self._trees_of(text))
+        return next(filter(None, kinds), None) or head_kind_of_line(self._text_of_line(text, location.line) or "")
 
     def filename_ending_with(self, path: str) -> str | None:
         """Return the file name of the recorded source whose path ends with ``path``, if there is exactly one."""

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jupyter_graphbreak.report.diff import BreakChange, BreakPlace, Changes, Reused, RunFigures
-from jupyter_graphbreak.report.figures import Summary, Timing
+from jupyter_graphbreak.report.summary import Summary, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -140,8 +140,8 @@ class ReusableCode:
     def _may_be_hidden(self, break_: Break) -> bool:
         """Return whether a break may have occurred unseen in the other run, in reused code."""
         parts = self._code_of_break(break_)
-        is_held = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
-        return is_held and not self._was_traced(parts) and not self._is_not_called(break_)
+        is_cached = any(_function_identity(part, self._names) in self._reusable_functions for part in parts)
+        return is_cached and not self._was_traced(parts) and not self._is_not_called(break_)
 
     def _code_of_break(self, break_: Break) -> list[Frame | Skipped]:
         """Return the frames in which a break occurred, and the functions that PyTorch did not begin because of it."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
+from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.eager import functions_worth_counting
 from jupyter_graphbreak.report.schema import BreakCost
 
@@ -42,10 +43,11 @@ def with_priorities(report: AnyReport) -> AnyReport:
         )
         for break_ in report.breaks
     ]
+    times = {ident: time.cost_us for ident, time in break_times(report).items()}
     return replace(
         report,
         breaks=breaks,
-        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, _break_times(report)))],
+        order=[break_.id for break_ in sorted(breaks, key=_ranking(libraries, times))],
     )
 
 
@@ -103,30 +105,6 @@ def _first_graphs(report: Report) -> set[str]:
     for graph in report.graphs:
         first.setdefault(entry_of(graph.frame), graph.id)
     return set(first.values())
-
-
-def _break_times(report: Report) -> dict[str, float]:
-    """Return the measured cost of each break in microseconds per call.
-
-    It is the time saved by a remedy for this break alone, or else the time of the parts that belong to the break. A
-    remedy saves more than these parts, because resuming after a break takes time.
-    """
-    single_breaks = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
-    times: dict[str, float] = {}
-    for entry in report.cost.entries if report.cost is not None else []:
-        if not entry.settled:
-            continue
-        measured: defaultdict[str, float] = defaultdict(float)
-        for part in entry.parts:
-            if part.kind != "graph" and part.break_ is not None:
-                measured[part.break_] += part.time.median_us
-        for remedied in entry.remedied:
-            if len(remedied.remedies) == 1 and remedied.remedies[0] in single_breaks:
-                break_id = single_breaks[remedied.remedies[0]]
-                measured[break_id] = max(0.0, entry.compiled.median_us - remedied.time.median_us)
-        for ident, time in measured.items():
-            times[ident] = max(times.get(ident, 0.0), time)
-    return times
 
 
 def _ranking(libraries: Mapping[str, Source], times: Mapping[str, float]) -> Callable[[Break], tuple[int, float, int]]:

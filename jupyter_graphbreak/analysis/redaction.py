@@ -35,7 +35,7 @@ Content = Literal[
     "op name", "answer", "input name", "device", "dtype", "shape", "version", "schema version", "cause", "gb id", "url",
     "registry text", "registry texts", "step", "guard", "guards", "timed guard", "backend", "config", "settings",
     "exception", "family", "title", "numerics change", "memory change", "reason of kind", "effect of kind", "aspects",
-    "note", "held source",
+    "note", "cached source",
 ]  # fmt: skip
 
 _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
@@ -118,11 +118,11 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
     },
     "Scope": {"id": "id parent breaks", "kept": "setting value form", "parts": "location", "removed": "note"},
     "WhatIf": {"id": "error_on_graph_break fullgraph captured"},
-    "GuardFailure": {"guard": "guard", "parts": "location"},
+    "GuardFailure": {"guard": "guard", "parts": "location", "kept": "head"},
     "Recompile": {"id": "id frame of", "function": "function", "parts": "location reasons", "kept": "limit_hit"},
     "CudagraphSkip": {"removed": "reason", "id": "graph", "parts": "location"},
     "PathDifference": {"op": "function", "parts": "location branch lines skipped", "answer": "compiled eager"},
-    "HeldFunction": {"function": "function", "held source": "source", "kept": "line"},
+    "CachedFunction": {"function": "function", "cached source": "source", "kept": "line"},
     "CompiledCall": {"function": "name", "removed": "type code edit"},
     "Diagnostic": {"kept": "level", "note": "message"},
     "Edit": {"id": "source", "kept": "first_line last_line", "removed": "old new"},
@@ -159,7 +159,7 @@ _FIELDS_BY_CLASS: dict[str, dict[Content, str]] = {
         "kept": "way start_s compilations graphs regions equal time_ratio limit_hit",
         "parts": "differences",
     },
-    "BlockDifference": {"kept": "compilation", "guard": "guard", "parts": "location"},
+    "BlockDifference": {"kept": "compilation head", "guard": "guard", "parts": "location"},
     "OpCost": {"id": "graph", "op": "op", "parts": "location eager compiled"},
     "GuardCost": {"id": "frame", "timed guard": "guard", "parts": "location time", "kept": "count"},
     "MemoryCost": {
@@ -437,7 +437,7 @@ class _Redaction:
         if content in {"id", "function"}:
             replace = self._redacted_id if content == "id" else self._redacted_function
             return replace(value) if value is not None else None
-        if content == "held source":
+        if content == "cached source":
             return self._redacted_file(value, "file")
         return _REDACTORS[content](value) if value is not None else None
 

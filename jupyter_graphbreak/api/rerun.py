@@ -224,9 +224,9 @@ class Rerun:
             The time limit; by default 120 seconds.
         """
         from jupyter_graphbreak.experiments.values.finding import values_of_entry
-        from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
+        from jupyter_graphbreak.experiments.values.wanted_lines import missing_lines, parse_lines
 
-        wanted_lines = [WantedLine.parse(text) for text in at]
+        wanted_lines = parse_lines(at)
         end, latest_start = _deadlines(seconds)
         entry_values = []
         for entry in self._entries(latest_start, "looked into"):

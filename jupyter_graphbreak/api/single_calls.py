@@ -260,10 +260,10 @@ def values(
     """
     require_torch()
     from jupyter_graphbreak.experiments.values.finding import values_of_entry
-    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine, missing_lines
+    from jupyter_graphbreak.experiments.values.wanted_lines import missing_lines, parse_lines
 
     end = time.monotonic() + (_TIME_LIMIT_S if seconds is None else seconds)
-    lines = [WantedLine.parse(text) for text in at]
+    lines = parse_lines(at)
 
     def record_values(entry: Entry) -> schema.Report:
         with limit_time(end):

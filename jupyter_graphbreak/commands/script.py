@@ -81,8 +81,7 @@ def script_command(
     reruns = RerunOptions(**{name: options.pop(name) for name in RerunOptions._fields})
     gate = Gate(SharedOptions(**options))
     program = program_of(context)
-    _refuse_unreadable_patch(reruns.patch)
-    _refuse_unknown_lines(reruns.at)
+    _refuse_unusable_options(reruns)
     run, status = run_program(
         program, compiles=compiles, to_stderr=options["form"] != "text", processes=processes, entries=any(reruns)
     )
@@ -248,25 +247,20 @@ def _spec_of(module: str) -> ModuleSpec:
     return spec
 
 
-def _refuse_unreadable_patch(patch: str | None) -> None:
-    """Raise a usage error if the patch cannot be read, before the program runs."""
-    if patch is None:
-        return
-    from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
+def _refuse_unusable_options(reruns: RerunOptions) -> None:
+    """Raise a usage error, before the program runs, if the patch cannot be read or a value of --at is not a line."""
+    if reruns.patch is not None:
+        from jupyter_graphbreak.experiments.remedies.own_edits import read_patch
 
-    try:
-        read_patch(patch)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"--patch {patch}: {error}") from None
-
-
-def _refuse_unknown_lines(at: tuple[str, ...]) -> None:
-    """Raise a usage error if a value of --at is not a line, before the program runs."""
-    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
-
-    for text in at:
         try:
-            WantedLine.parse(text)
+            read_patch(reruns.patch)
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"--patch {reruns.patch}: {error}") from None
+    if reruns.at:
+        from jupyter_graphbreak.experiments.values.wanted_lines import parse_lines
+
+        try:
+            parse_lines(reruns.at)
         except ValueError as error:
             raise click.UsageError(f"--at {error}") from None
 

@@ -31,9 +31,9 @@ from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
-from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
+from jupyter_graphbreak.report.summary import Summary
 
 if TYPE_CHECKING:
     import warnings

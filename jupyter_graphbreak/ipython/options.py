@@ -144,19 +144,14 @@ def read_options(parser: argparse.ArgumentParser, line: str) -> Options:
     options = Options(**arguments)
     if options.output is not None and not options.output.isidentifier():
         raise UsageError(f"-o {options.output}: not a name for a variable; use for example -o report")
-    _refuse_unknown_lines(options.at or [])
-    return options
+    if options.at:
+        from jupyter_graphbreak.experiments.values.wanted_lines import parse_lines
 
-
-def _refuse_unknown_lines(at: list[str]) -> None:
-    """Raise a usage error if a value of --at is not a line."""
-    from jupyter_graphbreak.experiments.values.wanted_lines import WantedLine
-
-    for text in at:
         try:
-            WantedLine.parse(text)
+            parse_lines(options.at)
         except ValueError as error:
             raise UsageError(f"--at {error}") from None
+    return options
 
 
 class DeviceChoice(msgspec.Struct, frozen=True):

@@ -188,13 +188,13 @@ class Recording:
         )
         return [_record_of(addition) for addition in (*sources, summary)]
 
-    def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.HeldCode] | None:
+    def _read_earlier_codes(self, earlier_codes: list[ref[CodeType]] | None) -> list[additions.CachedCode] | None:
         """Return the code that Dynamo knew when the run began and still knows; ``None`` if it cannot be listed."""
         with faults.suppress_faults("listing known code", self.note_fault):
             return list(self._unchanged_earlier_codes(earlier_codes)) if earlier_codes is not None else None
         return None
 
-    def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.HeldCode]:
+    def _unchanged_earlier_codes(self, earlier_codes: list[ref[CodeType]]) -> Iterator[additions.CachedCode]:
         """Yield the code that Dynamo knew when the run began and still knows, without functions that were redefined."""
         started_ids: dict[tuple[str, str, int], set[int | None]] = {}
         for started in additions.additions_of(self.records, additions.FrameStarted):
@@ -210,7 +210,7 @@ class Recording:
             cell = self._find_cell(code.co_filename)
             if cell is not None:
                 code_identity["firstlineno"] += cell.line_offset
-            yield additions.HeldCode(**code_identity, cell=cell.name if cell is not None else None)
+            yield additions.CachedCode(**code_identity, cell=cell.name if cell is not None else None)
 
     def _note_why_compile_is_disabled(self) -> None:
         try:
@@ -301,6 +301,10 @@ def _attached(handler: logging.Handler) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
+#: The entries that number the files of a stack, each with the name of the stack.
+_STACKS = {"dynamo_start": "stack", "symbolic_shape_specialization": "user_stack"}
+
+
 class _TraceHandler(logging.Handler):
     """Collects the entries of the structured trace that a report needs."""
 
@@ -328,8 +332,8 @@ class _TraceHandler(logging.Handler):
     def _take_record(self, record: Record) -> None:
         if record.kind not in NEEDED_ENTRIES:
             return
-        if record.kind == "dynamo_start":
-            self._name_files(record.data.get("stack", ()))
+        if (stack := _STACKS.get(record.kind)) is not None:
+            self._name_files(record.data.get(stack) or ())
         self._recording.append(without_spare_data(record))
 
     def _name_files(self, stack: Any) -> None:

@@ -475,8 +475,8 @@ class SettingsInForce(Addition, frozen=True, kw_only=True):
     defaults: list[str] = []
 
 
-class HeldCode(CodeObject, frozen=True, kw_only=True):
-    """A code object that Dynamo held when the run began; ``cell`` is the name of its cell, if it has one.
+class CachedCode(CodeObject, frozen=True, kw_only=True):
+    """A code object that was in Dynamo's cache when the run began; ``cell`` is the name of its cell, if it has one.
 
     For a cell, ``firstlineno`` is the line number that the user sees.
     """
@@ -495,8 +495,8 @@ class RunSummary(Addition, frozen=True, kw_only=True):
         Whether calls were compiled for the report; a :class:`CompiledForReport` describes each of them.
     begun : int or None
         The number of compilations that Dynamo itself counted, if it counts them.
-    held : list of HeldCode or None
-        The code that Dynamo had begun to compile before the run and still held; it may have run without a record.
+    held : list of CachedCode or None
+        The code that Dynamo began to compile before the run and still has in its cache; it may run without a record.
     """
 
     kind: ClassVar[str] = "graphbreak_run"
@@ -513,7 +513,7 @@ class RunSummary(Addition, frozen=True, kw_only=True):
     watched: bool = False
     compiled_calls: bool = False
     begun: int | None = None
-    held: list[HeldCode] | None = None
+    held: list[CachedCode] | None = None
 
 
 _CLASSES: dict[str, type[Addition]] = {

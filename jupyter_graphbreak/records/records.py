@@ -50,6 +50,8 @@ _SPECIALIZATION = ("sources", "user_stack")
 _FRAME_SECONDS = "entire_frame_compile_time_s"
 #: The reason why code compiled in a trial is no longer valid; it is not a recompile reason of the program.
 TRIAL_ENDED = "jupyter_graphbreak compiled this for a trial, which has ended"
+#: More than PyTorch produces: its reasons for a recompile are shorter, and its default limit allows fewer compilations.
+_MAX_REASON_LENGTH, _MAX_REASONS = 4000, 100
 #: An upper bound of the times in a log, in seconds.
 _MAX_TIME_S = 1e11
 
@@ -249,6 +251,31 @@ def _escaped(value: Any) -> Any:
 def read_stack(text: str) -> list[StackEntry]:
     """Parse a traceback in Python's format, outermost entry first."""
     return [StackEntry(name, int(line), function.strip()) for name, line, function in _TRACE_ENTRY.findall(text)]
+
+
+def read_recompile_reasons(payload: str) -> list[str]:
+    """Read the payload of ``recompile_reasons``: a bare string for one reason, a JSON list for several.
+
+    Reasons about code that a trial compiled are left out: that code is not a version of the program.
+    """
+    try:
+        reasons = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        reasons = payload or []
+    as_list = reasons if isinstance(reasons, list) else [reasons]
+    texts = [str(reason)[:_MAX_REASON_LENGTH] for reason in as_list[:_MAX_REASONS]]
+    return [text for text in texts if TRIAL_ENDED not in text]
+
+
+#: The end of a guard on a size, and of every guard in releases of PyTorch that record no stack:
+#: "  # if x.shape[0] > 10:  # the/end/of/a/path.py:3 in f".
+_GUARD_PLACE = re.compile(r"  # (?P<path>[^#\n]+?):(?P<line>\d{1,9}) in (?P<function>[\w.<>]+)")
+
+
+def guard_place(reason: str) -> StackEntry | None:
+    """Return the line of a guard from the comment at its end, with the end of the file's path; ``None`` if unknown."""
+    match = _GUARD_PLACE.search(reason)
+    return StackEntry(match["path"], int(match["line"]), match["function"]) if match is not None else None
 
 
 def is_inserted_frame(module_path: str | None, function: str) -> bool:

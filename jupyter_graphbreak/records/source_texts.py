@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import linecache
 import re
 from collections.abc import Callable
@@ -14,13 +15,20 @@ import msgspec
 
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SegmentText, SourceRecorded
-from jupyter_graphbreak.records.package_paths import is_library
-from jupyter_graphbreak.records.records import original_name, read_stack
+from jupyter_graphbreak.records.package_paths import is_library, package_paths
+from jupyter_graphbreak.records.records import (
+    StackEntry,
+    guard_place,
+    original_name,
+    read_recompile_reasons,
+    read_stack,
+    strip_inserted_frames,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from jupyter_graphbreak.records.records import CompileKey, Record, StackEntry
+    from jupyter_graphbreak.records.records import CompileKey, Record
 
 #: Functions longer than this are truncated.
 _MAX_LINES = 2000
@@ -73,9 +81,14 @@ def recorded_sources(
     names: dict[str, set[str]] = {}
     functions: dict[str, dict[int, str]] = {}
     records = list(records)
+    file_names = {record.data[1]: record.data[0] for record in records if record.kind == "str"}
     without_code = frames_without_code(records)
     for record in records:
-        for filename, line, function, role in _mentions(record, is_given_up=record.compile_key in without_code):
+        mentions = itertools.chain(
+            _mentions(record, is_given_up=record.compile_key in without_code),
+            _mentions_in_entry(record, file_names, list(lines)),
+        )
+        for filename, line, function, role in mentions:
             if line is None:
                 continue
             lines.setdefault(filename, set()).add(line)
@@ -142,7 +155,7 @@ def source_of_file(
 
 
 def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
-    """Yield the places that a readable record mentions; ``is_given_up``: the record's frame has no compiled code."""
+    """Yield the places that a readable addition mentions; ``is_given_up``: the record's frame has no compiled code."""
     try:
         addition = additions.read_addition(record)
     except msgspec.ValidationError:
@@ -169,6 +182,38 @@ def _mentions(record: Record, *, is_given_up: bool) -> Iterator[_Mention]:
             yield from _entry_mentions(addition.stack, "other")
         case _:
             return
+
+
+def _mentions_in_entry(record: Record, file_names: Mapping[int, str], known_files: Sequence[str]) -> Iterator[_Mention]:
+    """Yield the lines that caused guards, from PyTorch's own entries.
+
+    Parameters
+    ----------
+    file_names : mapping
+        The names of files by their numbers in the trace.
+    known_files : sequence of str
+        The files that earlier records mention.
+    """
+    if record.kind == "symbolic_shape_specialization":
+        yield from _entry_mentions(_specializing_entry(record, file_names), "event")
+    elif record.kind == "artifact:recompile_reasons":
+        for reason in read_recompile_reasons(record.payload or ""):
+            stack = read_stack(reason)
+            if not stack and (place := guard_place(reason)) is not None:
+                files = [filename for filename in known_files if filename.endswith(place.filename)]
+                stack = [StackEntry(files[0], place.line, place.function)] if len(files) == 1 else []
+            yield from _entry_mentions(stack[-1:], "event")
+
+
+def _specializing_entry(record: Record, file_names: Mapping[int, str]) -> list[StackEntry]:
+    """Return the line that makes a constant of a size, if the record has the expected form."""
+    with contextlib.suppress(KeyError, TypeError):
+        stack = [
+            StackEntry(file_names[entry["filename"]], entry["line"], entry["name"])
+            for entry in record.data["user_stack"] or []
+        ]
+        return strip_inserted_frames(stack, package_paths())[-1:]
+    return []
 
 
 def _frame_mentions(frame: additions.FrameStarted | additions.FrameRefused) -> Iterator[_Mention]:

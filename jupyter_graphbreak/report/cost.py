@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.report.location import Location
+from jupyter_graphbreak.report.location import HeadKind, Location
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -292,11 +292,14 @@ class BlockDifference(msgspec.Struct, frozen=True):
         The guard that failed, as PyTorch shows it.
     location : Location or None
         The line that created the guard.
+    head : {"loop", "condition"} or None
+        As in :class:`~jupyter_graphbreak.report.schema.GuardFailure`.
     """
 
     compilation: int
     guard: str
     location: Location | None = None
+    head: HeadKind | None = None
 
 
 class CompiledWay(msgspec.Struct, frozen=True):

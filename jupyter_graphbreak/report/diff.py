@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from jupyter_graphbreak.report.figures import Summary, Timing
+from jupyter_graphbreak.report.summary import Summary, Timing
 
 
 class BreakPlace(msgspec.Struct, frozen=True):

@@ -33,10 +33,6 @@ _SETTING_NAMES = {
     "autocast": "autocast",
 }
 _AUTOCAST = re.compile(r"autocast\((\w+)\)_(?:enabled|dtype)")
-#: The first lines of statements whose course depends on a size or a number.
-CONDITION_LINE = re.compile(r"(?:el)?if\b|while\b|assert\b|.*\bif\b.*\belse\b")
-#: The first line of a loop, or a loop over a range in one line. A body on the same line may be the cause instead.
-LOOP_LINE = re.compile(r"for\b.*:\s*$|.*\bfor\b.*\bin range\(")
 
 
 def changed_settings(guard: str) -> str:

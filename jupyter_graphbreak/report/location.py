@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+#: The kind of a statement, or of an expression such as a comprehension, whose course may depend on a size or a number.
+HeadKind = Literal["loop", "condition"]
+
 
 class Location(msgspec.Struct, frozen=True):
     """A range of source text.

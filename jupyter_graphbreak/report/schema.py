@@ -13,10 +13,10 @@ import msgspec
 
 from jupyter_graphbreak.report.cost import Check, Cost, Startup
 from jupyter_graphbreak.report.diff import Changes
-from jupyter_graphbreak.report.figures import Summary, Timing
-from jupyter_graphbreak.report.location import Location, Source
+from jupyter_graphbreak.report.location import HeadKind, Location, Source
 from jupyter_graphbreak.report.remedies import Edit, Remedy
 from jupyter_graphbreak.report.reproducer import Reproducer
+from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.report.values import EntryValues
 
 SCHEMA_VERSION = "1.2"
@@ -427,10 +427,21 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 class GuardFailure(msgspec.Struct, frozen=True):
-    """A guard that failed, and the source line that caused it, if PyTorch reports it."""
+    """A guard that failed.
+
+    Parameters
+    ----------
+    guard : str
+        The guard, as PyTorch shows it.
+    location : Location or None
+        The source line that caused it, if PyTorch reports it.
+    head : {"loop", "condition"} or None
+        Whether the line is in the head of a loop or of a condition; ``None`` if it is in neither, or unknown.
+    """
 
     guard: str
     location: Location | None = None
+    head: HeadKind | None = None
 
 
 class Recompile(msgspec.Struct, frozen=True):
@@ -466,7 +477,7 @@ class CudagraphSkip(msgspec.Struct, frozen=True):
     location: Location | None = None
 
 
-class HeldFunction(msgspec.Struct, frozen=True):
+class CachedFunction(msgspec.Struct, frozen=True):
     """A function that PyTorch began to compile before the run and whose compiled code was still in its cache.
 
     It may have run from its earlier compiled code, which leaves no record.
@@ -576,7 +587,7 @@ class Report(msgspec.Struct, frozen=True, weakref=True):
     cost: Cost | None = None
     startup: Startup | None = None
     check: list[Check] | None = None
-    held: list[HeldFunction] | None = None
+    held: list[CachedFunction] | None = None
     effects: list[Effect] | None = None
     libraries: dict[str, str] = {}
     reproducers: list[Reproducer] | None = None

@@ -15,7 +15,7 @@ import msgspec
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SourceRecorded
 from jupyter_graphbreak.records.package_paths import PackagePaths
-from jupyter_graphbreak.records.records import Record, is_resume
+from jupyter_graphbreak.records.records import Record, is_inserted_frame, is_resume
 from jupyter_graphbreak.records.source_texts import frames_without_code, source_of_cell, source_of_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
 
@@ -301,6 +301,14 @@ def _mentions(records: Iterable[Record], without_code: set[CompileKey | None]) -
             elif record.kind == "dynamo_start":
                 started[key] = list(_start_mentions(record.data["stack"], names))
                 yield from started[key]
+            elif record.kind == "symbolic_shape_specialization":
+                places = _start_mentions(record.data["user_stack"] or [], names)
+                own_places = [
+                    place
+                    for place in places
+                    if not is_inserted_frame(_ANY_MACHINE.module_path(place.filename), place.function)
+                ]
+                yield from (place._replace(role="event") for place in own_places[-1:])
             elif record.payload is not None:
                 if key in without_code and record.kind == "artifact:dynamo_graph_break_reason":
                     # The function on which Dynamo gave up: its blocks show why.

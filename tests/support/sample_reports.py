@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.analysis.jobs import build_job
 from jupyter_graphbreak.analysis.priority import with_priorities
-from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import (
@@ -37,6 +36,7 @@ from jupyter_graphbreak.report.schema import (
     TensorMeta,
     WhatIf,
 )
+from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.results import Job, Report
 from tests.support.sample_remedies import with_checks, with_cost, with_hostile_text, with_remedies
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from jupyter_graphbreak.views.words.recompilation import recompilations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from jupyter_graphbreak.results import Report
 
@@ -87,10 +89,34 @@ def scale_pairs(x: Any) -> Any:
     return x + 1
 
 
+def total_while(x: Any) -> Any:
+    column, total = 0, x[:, 0]
+    while column < x.shape[1]:
+        total = total + x[:, column]
+        column += 1
+    return total
+
+
+def total_in_comprehension(x: Any) -> Any:
+    return sum([x[:, column] for column in range(x.shape[1])])
+
+
+def total_of_helper(x: Any) -> Any:
+    return total_of_rows(x) + 1
+
+
 @pytest.mark.parametrize(
     ("fn", "argument", "line", "advice"),
     [
         (total_of_rows, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
+        (total_while, lambda x: x, "while column < x.shape[1]:", "the loop is unrolled"),
+        (
+            total_in_comprehension,
+            lambda x: x,
+            "return sum([x[:, column] for column in range(x.shape[1])])",
+            "the loop is unrolled",
+        ),
+        (total_of_helper, lambda x: x, "for column in range(1, x.shape[1]):", "the loop is unrolled"),
         (total_of_items, lambda x: {"x": x}, None, "mark_dynamic"),
         (scale_pairs, lambda x: x, "if x.shape[1] == 4:", "each side of the condition"),
     ],
@@ -104,6 +130,69 @@ def test_a_line_that_makes_a_constant_of_a_size_is_named(fn: Any, argument: Any,
     (guard,) = recompilation.guards
     assert [place.code for place in guard.locations] == ([line] if line is not None else [])
     assert advice in guard.advice
+
+
+def scale_pairs_and_total(x: Any) -> Any:
+    if x.shape[1] == 4:
+        x = x * 2
+    total = x[:, 0]
+    for column in range(x.shape[1]):
+        total = total + x[:, column]
+    return total
+
+
+def test_each_version_of_a_function_names_its_own_line() -> None:
+    compiled: Any = torch.compile(scale_pairs_and_total, backend="eager")
+    with capture() as run:
+        for size in (3, 5, 4, 6):
+            compiled(torch.ones(2, size))
+    condition, loop = "if x.shape[1] == 4:", "for column in range(x.shape[1]):"
+    named = [[reason.location and reason.location.code for reason in one.reasons] for one in run.report.recompiles]
+    # The newest version comes first. The oldest has a guard on the size in any case, so the new version's line counts.
+    assert named == [[loop], [loop, condition], [condition, loop, loop]]
+    ((guard,),) = [recompilation.guards for recompilation in recompilations(run.report)]
+    assert [place.code for place in guard.locations] == [loop, condition]
+    assert "the loop is unrolled" in guard.advice
+
+
+def test_a_loop_over_pieces_says_that_it_is_unrolled() -> None:
+    def total_of_pieces(x: Any) -> Any:
+        total = 0
+        for piece in x.split(2):
+            total = total + piece.sum()
+        return total
+
+    compiled: Any = torch.compile(total_of_pieces, backend="eager", dynamic=True)
+    with capture() as run:
+        for size in (4, 6, 8):
+            compiled(torch.ones(size))
+    guards = [guard for recompilation in recompilations(run.report) for guard in recompilation.guards]
+    assert [place.code for place in guards[0].locations] == ["for piece in x.split(2):"]
+    assert "the loop is unrolled" in guards[0].advice
+
+
+def test_lines_of_functions_in_other_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo traces the functions into their caller, and its trace has only numbers for their files."""
+    lines = ["def steps(x):", "    for row in range(x.shape[0]):", "        x = x + row", "    return x", ""]
+    lines += ["def side(x):", "    return x * 2 if x.shape[0] > 4 else x", ""]
+    (tmp_path / "functions_of_sizes.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    functions = importlib.import_module("functions_of_sizes")
+    for name, line in (("steps", lines[1]), ("side", lines[6])):
+        torch.compiler.reset()
+        function = getattr(functions, name)
+
+        def caller(x: Any) -> Any:
+            return function(x) + 1  # noqa: B023 - called in this iteration only
+
+        compiled: Any = torch.compile(caller, backend="eager", dynamic=True)
+        with capture() as run:
+            for size in (3, 6):
+                compiled(torch.ones(size))
+        (reason,) = run.report.recompiles[-1].reasons
+        sources = {source.id: source.name for source in run.report.sources}
+        assert reason.location is not None
+        assert (sources[reason.location.source], reason.location.code) == ("functions_of_sizes.py", line.strip())
 
 
 def double(x: Any) -> Any:
@@ -122,6 +211,24 @@ def test_a_line_of_code_compiled_before_a_reset_is_not_named() -> None:
     before_reset, after_reset = run.report.recompiles[1], run.report.recompiles[-1]
     assert [reason.location is not None for reason in before_reset.reasons[:1]] == [True]
     assert [reason.location is not None for reason in after_reset.reasons[:1]] == [False]
+
+
+def test_recompiles_after_a_reset_have_their_own_reasons() -> None:
+    def flagged(x: Any, flag: Any) -> Any:
+        return x + 1 if flag else x
+
+    calls = ((attend, (True, "a"), (False, "a")), (flagged, (True,), (False,)))
+    with capture() as run:
+        for fn, *arguments in calls:
+            torch.compiler.reset()
+            compiled: Any = torch.compile(fn, backend="eager")
+            for others in arguments:
+                compiled(torch.ones(2, 2), *others)
+    reasons = {one.function: [reason.guard for reason in one.reasons] for one in run.report.recompiles}
+    assert {name: [guard.split()[0] for guard in guards] for name, guards in reasons.items()} == {
+        "attend": ["causal"],
+        "flagged": ["flag"],
+    }
 
 
 def test_attributes_globals_and_closures_are_named_at_their_own_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures.thread
 import contextlib
+import functools
 import importlib.util
 import io
 import logging
@@ -23,6 +24,7 @@ import torch
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat import threads
 from jupyter_graphbreak._torch_compat.configuration import forced_backend, uncompiled_output
+from jupyter_graphbreak._torch_compat.hooks.code_marks import marked_code
 from jupyter_graphbreak._torch_compat.patching import (
     observed_on_thread,
     patched,
@@ -371,6 +373,40 @@ def test_after_an_internal_error_the_original_is_called(capsys: pytest.CaptureFi
 
     with pytest.raises(KeyboardInterrupt):
         with_fallback("testing", interrupted, lambda: "instead")()
+
+
+def test_threads_and_pools_work_after_an_internal_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failing(*_: object) -> Any:
+        raise RuntimeError("no claims")
+
+    with threads.claimed():
+        monkeypatch.setattr(threads, "current_claims", failing)
+        done: list[int] = []
+        thread = threading.Thread(target=done.append, args=(1,))
+        thread.start()
+        thread.join()
+        with ThreadPoolExecutor() as pool, ThreadPool(1) as other_pool:
+            assert pool.submit(done.append, 2).result() is None
+            assert other_pool.map(len, ["ab"]) == [2]
+        assert done == [1, 2]
+        monkeypatch.undo()
+    sentences = capsys.readouterr().err.splitlines()
+    activities = ("following a new thread", "following submitted work")
+    assert [
+        sum(f"while {activity} (RuntimeError: no claims)" in line for line in sentences) for activity in activities
+    ] == [1, 1]
+
+
+def test_code_that_another_thread_compiles_is_not_marked() -> None:
+    marks: list[str] = []
+    one, two = torch.compile(first, backend="eager"), torch.compile(second, backend="eager")
+    with Worker() as worker, marked_code(lambda moment: functools.partial(marks.append, moment)):
+        worker(lambda: two(ONES))
+        assert marks == []
+        one(ONES)
+    assert marks[:2] == ["entered", "marked"]
 
 
 def test_a_forced_backend_applies_only_to_the_run() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_graphbreak._torch_compat.patching import report_to_run
+from jupyter_graphbreak.faults import with_fallback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +22,9 @@ _RESUME_GLOBAL_PREFIX = "__resume_at_"
 
 @contextlib.contextmanager
 def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
-    """Make all code that Dynamo creates in the context call a function at each :data:`Moment`.
+    """Make all code that Dynamo creates on this thread in the context call a function at each :data:`Moment`.
+
+    If this PyTorch creates code differently, the code stays unchanged, and the run notes that.
 
     Parameters
     ----------
@@ -27,15 +33,20 @@ def marked_code(mark: Callable[[Moment], Callable[[], None]]) -> Iterator[None]:
         passed to :func:`~jupyter_graphbreak._torch_compat.compiled.skip_functions`.
     """
     convert_frame = importlib.import_module("torch._dynamo.convert_frame")
-    handle = convert_frame.register_bytecode_hook(lambda _, code: _with_marks(code, mark))
+    thread = get_ident()
+
+    def insert_marks(_: CodeType, code: CodeType) -> CodeType | None:
+        return _with_marks(code, mark) if get_ident() == thread else None
+
+    hook = with_fallback("marking compiled code", insert_marks, lambda *_: None, report_to_run)
+    handle = convert_frame.register_bytecode_hook(hook)
     try:
         yield
     finally:
         handle.remove()
 
 
-def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType | None:
-    """Return code with marks; if this PyTorch creates code differently, ``None``, which leaves the code unchanged."""
+def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) -> CodeType:
     transformation = importlib.import_module("torch._dynamo.bytecode_transformation")
 
     def call_of_mark(moment: Moment) -> list[Any]:
@@ -59,9 +70,6 @@ def _with_marks(code: CodeType, mark: Callable[[Moment], Callable[[], None]]) ->
                 is_entered = True
         instructions[:] = marked
 
-    try:
-        result = transformation.transform_code_object(code, insert_marks)
-    except Exception:  # noqa: BLE001 - the code then stays without marks
-        return None
+    result = transformation.transform_code_object(code, insert_marks)
     new_code: CodeType = result[0] if isinstance(result, tuple) else result
     return new_code

@@ -54,10 +54,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak._torch_compat.profile_ranges import Activity, Range
+    from jupyter_graphbreak.experiments.cost.timing import CallTime
     from jupyter_graphbreak.experiments.trial.entry import RemedyContext
     from jupyter_graphbreak.records.records import Record
     from jupyter_graphbreak.records.source_texts import FindCell
-    from jupyter_graphbreak.report.cost import CostPart, Startup
+    from jupyter_graphbreak.report.cost import CostPart, Spread, Startup
     from jupyter_graphbreak.report.schema import Report
 
 #: The seconds for measuring, per variant.
@@ -156,68 +157,110 @@ def measure_entry(
     """
     started = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
-        eager = Variant(entry, compiled=False)
-        compiled = Variant(entry, compiled=True, marked=True)
-        remedied_variants = dict(_remedied_variants(remedy_contexts or {}, compiled))
-        break_only = Variant(
-            Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager"), compiled=True, marked=True
-        )
-        for variant in (compiled, break_only, *remedied_variants.values()):
+        variants = _variants_of(entry, remedy_contexts or {})
+        for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
             exit_stack.enter_context(recompiling(variant.subject.call))
-        eager.warm_up()
+        variants.eager.warm_up()
         with recorder.record(find_cell) as recording, collected_guards() as guards:
             recording.describe_device(Device("auto", default_device_name()))
-            is_settled = compiled.warm_up()
+            is_settled = variants.compiled.warm_up()
         copy_report, files = build_with_files(recording.records)
-        remedied_variants = dict(_settled_variants(remedied_variants, end)) if is_settled else {}
-        break_only.warm_up()
+        variants = variants._replace(remedied=dict(_settled_variants(variants.remedied, end)) if is_settled else {})
+        variants.break_only.warm_up()
         compilations_before = compilation_count()
-        runs = [
-            eager.run,
-            compiled.run_in_parts,
-            break_only.run_in_parts,
-            *(variant.run for variant in remedied_variants.values()),
-        ]
-        calls = time_in_turn(runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end)
+        calls = _timed_calls(variants, budget, end)
         is_settled = is_settled and compilations_before == compilation_count()
-        ranges = _profiles(compiled, end) if is_settled else []
-        coverage = _operation_counts(eager, ranges)
-        work = [
-            _device_work(variant) if is_settled else None for variant in (eager, compiled, *remedied_variants.values())
-        ]
+        profiles = _profiles(variants.compiled, end) if is_settled else []
         correspondence = Correspondence(copy_report, run if run is not None else copy_report, entry.frame)
-        sources = {name: correspondence.source(ident) for ident, name in files.items()}
-        locate = locator(sources, find_cell)
-        on_processor = isinstance(compiled.clock, ProcessorClock)
-        overhead = Overhead(mark_us(calls[1]), graph_to_break_us(calls[2])) if on_processor else NO_OVERHEAD
-        compiled_time, parts = parts_of(
-            calls[1], Owners(copy_report, compiled.timer.compile_ids, lookups_us(ranges), overhead)
-        )
-        eager_time = spread_of(calls[0])
-        share = time_share(parts)
+        frame = entry.frame if run is not None else next((frame.id for frame in copy_report.frames), None)
+        compiled_time, parts = _divided_time(variants.compiled, calls, profiles, copy_report)
         cost = EntryCost(
             function=entry.function,
-            frame=entry.frame if run is not None else next((frame.id for frame in copy_report.frames), None),
+            frame=frame,
             settled=is_settled,
-            eager=eager_time,
+            eager=spread_of(calls.eager),
             compiled=compiled_time,
-            remedied=[
-                RemediedCost(list(ids), spread_of(timed), device)
-                for ids, timed, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
-            ],
             parts=[_with_original_ids(part, correspondence) for part in parts],
-            coverage=Coverage(*coverage, share) if coverage is not None else None,
-            break_even_calls=_break_even(gain_us(eager_time, compiled_time), correspondence),
-            eager_device_work=work[0],
-            device_work=work[1],
+            coverage=_coverage(variants.eager, profiles, time_share(parts)),
+            break_even_calls=_break_even(gain_us(spread_of(calls.eager), compiled_time), correspondence),
         )
+        cost = _with_variants(cost, variants, calls)
         if is_settled:
+            locate = locator({name: correspondence.source(ident) for ident, name in files.items()}, find_cell)
             graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
-            used_frames = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
-            steady_state = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used_frames)
-            cost = with_further_measurements(cost, steady_state, seconds=time.monotonic() - started, end=end)
+            used_frames = {mark.name for call in calls.compiled for mark in call.marks if mark.kind == "entered"}
+            steady = SteadyState(
+                entry, variants.eager, variants.compiled, correspondence, locate, graph_us, guards, used_frames
+            )
+            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - started, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return MeasuredEntry(cost, copy_report, startup)
+
+
+class _Variants(NamedTuple):
+    """The variants of an entry that are timed in turn, and a program whose break does nothing."""
+
+    eager: Variant
+    compiled: Variant
+    break_only: Variant
+    remedied: dict[tuple[str, ...], Variant]
+
+
+class _TimedCalls(NamedTuple):
+    """The timed calls of each variant."""
+
+    eager: list[CallTime]
+    compiled: list[CallTime]
+    break_only: list[CallTime]
+    remedied: list[list[CallTime]]
+
+
+def _variants_of(entry: Entry, remedy_contexts: Mapping[tuple[str, ...], RemedyContext]) -> _Variants:
+    eager = Variant(entry, compiled=False)
+    compiled = Variant(entry, compiled=True, marked=True)
+    remedied_variants = dict(_remedied_variants(remedy_contexts, compiled))
+    empty_break = Entry("", None, _empty_break, Arguments(torch.zeros(4)), "eager")
+    return _Variants(eager, compiled, Variant(empty_break, compiled=True, marked=True), remedied_variants)
+
+
+def _timed_calls(variants: _Variants, budget: Budget | None, end: float) -> _TimedCalls:
+    runs = [
+        variants.eager.run,
+        variants.compiled.run_in_parts,
+        variants.break_only.run_in_parts,
+        *(variant.run for variant in variants.remedied.values()),
+    ]
+    eager, compiled, break_only, *remedied = time_in_turn(
+        runs, budget or Budget(seconds=VARIANT_S * len(runs)), end=end
+    )
+    return _TimedCalls(eager, compiled, break_only, remedied)
+
+
+def _divided_time(
+    compiled: Variant, calls: _TimedCalls, profiles: list[list[Range]], report: Report
+) -> tuple[Spread, list[CostPart]]:
+    """Return the time of a compiled call, and its parts with the ids of the run on copies."""
+    overhead = NO_OVERHEAD
+    if isinstance(compiled.clock, ProcessorClock):
+        overhead = Overhead(mark_us(calls.compiled), graph_to_break_us(calls.break_only))
+    return parts_of(calls.compiled, Owners(report, compiled.timer.compile_ids, lookups_us(profiles), overhead))
+
+
+def _with_variants(cost: EntryCost, variants: _Variants, calls: _TimedCalls) -> EntryCost:
+    """Return the cost with the times of the remedied variants, and with the work of each variant on its device."""
+
+    def work_of(variant: Variant) -> DeviceWork | None:
+        return _device_work(variant) if cost.settled else None
+
+    return replace(
+        cost,
+        eager_device_work=work_of(variants.eager),
+        device_work=work_of(variants.compiled),
+        remedied=[
+            RemediedCost(list(ids), spread_of(timed), work_of(variant))
+            for (ids, variant), timed in zip(variants.remedied.items(), calls.remedied, strict=True)
+        ],
+    )
 
 
 def _remedied_variants(
@@ -294,7 +337,7 @@ def _empty_break(x: torch.Tensor) -> torch.Tensor:
     return y + 1
 
 
-def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int, int] | None:
+def _coverage(eager: Variant, compiled: list[list[Range]], share: float | None) -> Coverage | None:
     """Return how many top-level operations of a call ran compiled, and how many eagerly; ``None`` without profiles.
 
     Operations of the eager call count as compiled unless they run outside graphs in the compiled call.
@@ -303,6 +346,8 @@ def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int,
     ----------
     compiled : list of list of Range
         Profiles of the compiled call.
+    share : float or None
+        The graphs' share of the time.
     """
     if not compiled:
         return None
@@ -311,7 +356,7 @@ def _operation_counts(eager: Variant, compiled: list[list[Range]]) -> tuple[int,
     except RuntimeError:
         return None
     outside = operations_outside(compiled[0])
-    return max(0, operations_outside(ranges) - outside), outside
+    return Coverage(max(0, operations_outside(ranges) - outside), outside, share)
 
 
 def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPart:

@@ -241,7 +241,7 @@ def _failed_guards(report: Report, run: Report) -> list[BlockDifference]:
         return structs.replace(location, source=source) if location is not None and source is not None else None
 
     return [
-        BlockDifference(number, reason.guard, in_run(reason.location))
+        BlockDifference(number, reason.guard, in_run(reason.location), reason.head)
         for number, recompile in enumerate(report.recompiles, start=1)
         for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
     ]

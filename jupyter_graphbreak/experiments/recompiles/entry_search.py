@@ -358,7 +358,8 @@ class EntrySearch:
                 if location is None or not location.code or not self._texts.is_own(location.source):
                     continue
                 if _VALUE_GUARD.search(reason.guard) is not None:
-                    return SpecializingLine(location.source, location.line, location.code.strip(), frame=recompile.of)
+                    code = location.code.strip()
+                    return SpecializingLine(location.source, location.line, code, None, recompile.of, reason.head)
         return None
 
     def _with_source_change(

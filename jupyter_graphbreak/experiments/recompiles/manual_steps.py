@@ -11,8 +11,6 @@ from jupyter_graphbreak.experiments.recompiles.variations import Number, Size
 from jupyter_graphbreak.experiments.trial.call_specs import ContainerSpec, OpaqueSpec, TensorSpec
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
-    CONDITION_LINE,
-    LOOP_LINE,
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
@@ -298,7 +296,7 @@ def _shared_graphs(named_variations: Variations, graphs: int) -> str:
 
 def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_graphs: str) -> str:
     code = line.code.rstrip(":").strip()
-    if shared_graphs and not LOOP_LINE.match(line.code) and not CONDITION_LINE.match(line.code):
+    if shared_graphs and line.head is None:
         place = f" of {line.library_file}" if line.library_file is not None else ""
         return f"Line {line.line}{place}, `{code}`, {shared_graphs}."
     if line.library_file is not None:
@@ -307,12 +305,12 @@ def _sentence_about_line(line: SpecializingLine, variations: Variations, shared_
             "has its own graph. The line is a library's: pass the same size each time, such as by padding, or report "
             "it to the library."
         )
-    if LOOP_LINE.match(line.code):
+    if line.head == "loop":
         return (
             f"Line {line.line}, `{code}`, is unrolled: each number of steps has its own graph. Use an operation on the "
             "whole tensor, or call a compiled step from a loop that is not compiled."
         )
-    if CONDITION_LINE.match(line.code):
+    if line.head == "condition":
         return (
             f"Line {line.line}, `{code}`, depends on a size or a number: each side of the condition has its own "
             "graph, as expected. To have one graph, decide before the call."

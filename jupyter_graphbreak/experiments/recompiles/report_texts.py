@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from jupyter_graphbreak.analysis.functions import head_kind, head_kind_of_line
 from jupyter_graphbreak.experiments.recompiles.compile_calls import CompiledDefinition
 from jupyter_graphbreak.experiments.recompiles.placement import ReadingLine, find_reading_line, parse_source
 from jupyter_graphbreak.experiments.recompiles.trying import SpecializingLine
@@ -110,9 +111,11 @@ class ReportTexts:
         cell = self._find_cell(filename)
         source = self._ids.get(filename, filename)
         is_own = cell is not None or self.is_own(source) or not is_library(filename)
-        return SpecializingLine(
-            source, line + (cell.line_offset if cell is not None else 0), code, None if is_own else PurePath(path).name
-        )
+        library_file = None if is_own else PurePath(path).name
+        line += cell.line_offset if cell is not None else 0
+        tree = parse_source(self.text(source)) if source in self._files else None
+        head = head_kind(tree, line) if tree is not None else head_kind_of_line(code)
+        return SpecializingLine(source, line, code, library_file, head=head)
 
     def all_texts(self, sites: Sequence[CallSite]) -> dict[str, str]:
         """Return the texts of all sources that may compile a function: the user's, and those that contain its calls."""

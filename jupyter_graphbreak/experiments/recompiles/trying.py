@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jupyter_graphbreak.experiments.trial.difference import Difference
     from jupyter_graphbreak.experiments.trial.entry import Entry, RemedyContext
     from jupyter_graphbreak.experiments.trial.outcome import Result
+    from jupyter_graphbreak.report.location import HeadKind
     from jupyter_graphbreak.report.remedies import Remedy, RemedyVerdict
 
 #: PyTorch's error if the code makes a constant of a marked size.
@@ -75,7 +76,8 @@ class SpecializingLine(NamedTuple):
 
     ``source`` is the id of the line's source in the report, or PyTorch's name for the file; ``library_file`` is the
     name of the file if the file belongs to a library. ``frame`` is the id of the first frame of the function whose
-    guard names the line, or ``None`` if an error names it.
+    guard names the line, or ``None`` if an error names it. ``head`` says whether the line is in the head of a loop or
+    of a condition.
     """
 
     source: str
@@ -83,6 +85,7 @@ class SpecializingLine(NamedTuple):
     code: str
     library_file: str | None = None
     frame: str | None = None
+    head: HeadKind | None = None
 
 
 @dataclass(frozen=True)

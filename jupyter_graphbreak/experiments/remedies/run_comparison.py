@@ -81,55 +81,83 @@ def compare_breaks(
     texts : mapping
         The old and the new text of each changed file, by its name.
     """
-    line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
-    hunks = {name: _replaced_together(*old_and_new) for name, old_and_new in texts.items()}
-
-    def new_lines_of(lines: Iterable[FileLine]) -> frozenset[FileLine]:
-        return frozenset(
-            (name, new) for name, line in lines for new in (line_maps[name][line] if name in line_maps else {line})
-        )
-
-    def hunks_of(lines: Iterable[FileLine]) -> set[FileLine]:
-        return {(name, hunks[name][line]) for name, line in lines if line in hunks.get(name, {})}
-
-    breaks_before = [(break_, lines, new_lines_of(lines)) for run in before for break_, lines in run.with_lines()]
+    files = _ChangedFiles(texts)
+    breaks_before = [
+        _OldBreak(break_, lines, files.new_lines(lines)) for run in before for break_, lines in run.with_lines()
+    ]
     breaks_after = [pair for run in after for pair in run.with_lines()]
-    first_call_breaks = before[0].report.breaks
-    breaks_at_place: dict[str, list[Break]] = {}
-    for break_, lines, places in breaks_before[: len(first_call_breaks)]:
-        # If a change replaced the lines of both breaks together, both are at the same new lines.
-        breaks_elsewhere = [
-            (other_break, new_places)
-            for other_break, old_lines, new_places in breaks_before
-            if other_break is not break_
-            and old_lines.isdisjoint(lines)
-            and hunks_of(old_lines).isdisjoint(hunks_of(lines))
-        ]
-        breaks_at_place[break_.id] = [
-            new_break
-            for new_break, new_places in breaks_after
-            if _is_same_place(break_, places, new_break, new_places)
-            and (
-                cause_of(break_) == cause_of(new_break)
-                or not any(
-                    cause_of(other_break) == cause_of(new_break) and new_places & other_places
-                    for other_break, other_places in breaks_elsewhere
-                )
-            )
-        ]
-    removed = frozenset(ident for ident, new_breaks in breaks_at_place.items() if not new_breaks)
-    types = {break_.id: break_.gb_type for break_ in first_call_breaks}
+    first_call_breaks = breaks_before[: len(before[0].report.breaks)]
+    remaining = {old.break_.id: _remaining_breaks(old, breaks_before, breaks_after, files) for old in first_call_breaks}
     other_cause = {
-        ident: new_breaks[0]
-        for ident, new_breaks in breaks_at_place.items()
-        if new_breaks and all(new_break.gb_type != types[ident] for new_break in new_breaks)
+        old.break_.id: new_breaks[0]
+        for old in first_call_breaks
+        if (new_breaks := remaining[old.break_.id])
+        and all(new_break.gb_type != old.break_.gb_type for new_break in new_breaks)
     }
     new = [
         new_break
-        for new_break, new_places in breaks_after
-        if not any(_is_same_place(old_break, places, new_break, new_places) for old_break, _, places in breaks_before)
+        for new_break, new_lines in breaks_after
+        if not any(_is_same_place(old.break_, old.new_lines, new_break, new_lines) for old in breaks_before)
     ]
+    removed = frozenset(ident for ident, new_breaks in remaining.items() if not new_breaks)
     return BreakComparison(removed, other_cause, new)
+
+
+class _OldBreak(NamedTuple):
+    """A break of the program, with its lines in the program and in the changed one."""
+
+    break_: Break
+    lines: frozenset[FileLine]
+    new_lines: frozenset[FileLine]
+
+
+class _ChangedFiles:
+    """The lines of files before and after a change; see :func:`compare_breaks`."""
+
+    def __init__(self, texts: Mapping[str, tuple[str, str]]) -> None:
+        self._line_maps = {name: _line_map(*old_and_new) for name, old_and_new in texts.items()}
+        self._hunks = {name: _replaced_together(*old_and_new) for name, old_and_new in texts.items()}
+
+    def new_lines(self, lines: Iterable[FileLine]) -> frozenset[FileLine]:
+        """Return the lines of the changed files that lines became."""
+        maps = self._line_maps
+        return frozenset((name, new) for name, line in lines for new in (maps[name][line] if name in maps else {line}))
+
+    def are_replaced_together(self, one: Iterable[FileLine], other: Iterable[FileLine]) -> bool:
+        """Return whether the change replaced lines of both groups together."""
+        return not self._hunks_of(one).isdisjoint(self._hunks_of(other))
+
+    def _hunks_of(self, lines: Iterable[FileLine]) -> set[FileLine]:
+        return {(name, self._hunks[name][line]) for name, line in lines if line in self._hunks.get(name, {})}
+
+
+def _remaining_breaks(
+    old: _OldBreak,
+    breaks_before: Sequence[_OldBreak],
+    breaks_after: Sequence[tuple[Break, frozenset[FileLine]]],
+    files: _ChangedFiles,
+) -> list[Break]:
+    """Return the breaks of the changed program that are at the place of a break, and not a different known break."""
+    # If a change replaced the lines of both breaks together, both are at the same new lines.
+    breaks_elsewhere = [
+        other
+        for other in breaks_before
+        if other.break_ is not old.break_
+        and other.lines.isdisjoint(old.lines)
+        and not files.are_replaced_together(other.lines, old.lines)
+    ]
+    return [
+        new_break
+        for new_break, new_lines in breaks_after
+        if _is_same_place(old.break_, old.new_lines, new_break, new_lines)
+        and (
+            cause_of(old.break_) == cause_of(new_break)
+            or not any(
+                cause_of(other.break_) == cause_of(new_break) and new_lines & other.new_lines
+                for other in breaks_elsewhere
+            )
+        )
+    ]
 
 
 def _is_same_place(

@@ -130,28 +130,10 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     variants = {**nonzero_variants, ", all tensors zero": unless(may_be_indices, torch.zeros_like)}
     if not tensors_in(first.values()):
         variants = {"": unchanged}
-    numbers = [
-        (f"{description}{suffix}", map_tensors(changed, change))
-        for description, changed in itertools.chain(_edge_python_values(first, fn), _other_texts(first, fn))
-        for suffix, change in variants.items()
-    ]
-    for description, arguments in itertools.chain(
-        _few_row_changes(first, fn),
-        numbers,
-        _extreme_value_changes(first, fn),
-        _zero_arguments(first, fn),
-        _length_changes(first),
-        _numbers_of_code(first, fn),
-    ):
+    for description, arguments in _changes_of_arguments(first, fn, variants):
         if difference((first.args, first.kwargs), (arguments.args, arguments.kwargs)) is not None:
             yield Input(arguments, describe(description, arguments, fn), is_special=True)
-    settings: list[dict[str, Any]] = [
-        {place: new_value}
-        for place, value in state.items()
-        for new_value in (other_strings(fn, value) if type(value) is str else _edge_values(value))
-    ]
-    zeros = {place: 0 for place, value in state.items() if type(value) is int}
-    settings += [zeros] if len(zeros) > 1 else []
+    settings = list(_changes_of_state(fn, state))
     for values in settings:
         description = ", ".join(f"{place} = {show(value)}" for place, value in values.items())
         for suffix, change in variants.items():
@@ -164,13 +146,48 @@ def edge_inputs(first: Arguments, fn: Callable[..., Any], state: Mapping[str, An
     ):
         yield Input(arguments, describe(description, arguments, fn), is_special=True, other_kind=kind)
     if reads_gradients(first, fn):
-        give_gradient = functools.partial(_with_grad, unchanged)
-        arguments = map_tensors(first, give_gradient)
-        values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
-        example = describe(_WITH_GRADIENT, arguments, fn)
-        yield Input(arguments, example, is_special=True, state=values, other_kind=_WITH_GRADIENT)
+        yield _with_gradients(first, fn, state)
     for description, arguments in _lengths_of_code(first, fn, state):
         yield Input(arguments, describe(description, arguments, fn), is_special=True)
+
+
+def _changes_of_arguments(
+    first: Arguments, fn: Callable[..., Any], variants: Mapping[str, Change]
+) -> Iterator[tuple[str, Arguments]]:
+    """Yield descriptions and arguments of the same kinds as the first.
+
+    Parameters
+    ----------
+    variants : mapping
+        The changes of all tensors with which to combine each changed Python value, by the ends of their descriptions.
+    """
+    yield from _few_row_changes(first, fn)
+    for description, changed in itertools.chain(_edge_python_values(first, fn), _other_texts(first, fn)):
+        for suffix, change in variants.items():
+            yield f"{description}{suffix}", map_tensors(changed, change)
+    yield from _extreme_value_changes(first, fn)
+    yield from _zero_arguments(first, fn)
+    yield from _length_changes(first)
+    yield from _numbers_of_code(first, fn)
+
+
+def _changes_of_state(fn: Callable[..., Any], state: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield new values of the numbers, flags and strings that a function reads outside its arguments, by place."""
+    for place, value in state.items():
+        for new_value in other_strings(fn, value) if type(value) is str else _edge_values(value):
+            yield {place: new_value}
+    zeros = {place: 0 for place, value in state.items() if type(value) is int}
+    if len(zeros) > 1:
+        yield zeros
+
+
+def _with_gradients(first: Arguments, fn: Callable[..., Any], state: Mapping[str, Any]) -> Input:
+    """Return the first input with a gradient for each of its tensors and of those that the function reads."""
+    give_gradient = functools.partial(_with_grad, unchanged)
+    arguments = map_tensors(first, give_gradient)
+    values = {place: give_gradient(value) for place, value in state.items() if is_instance(value, torch.Tensor)}
+    example = describe(_WITH_GRADIENT, arguments, fn)
+    return Input(arguments, example, is_special=True, state=values, other_kind=_WITH_GRADIENT)
 
 
 def _kind_changes(

@@ -41,7 +41,7 @@ from jupyter_graphbreak.records.attributes import is_instance
 from jupyter_graphbreak.records.package_paths import OWN_FOLDER, is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from jupyter_graphbreak.experiments.trial.arguments import Arguments
     from jupyter_graphbreak.experiments.trial.subject import Subject
@@ -159,7 +159,6 @@ def run(
     """
     require_time("call")
     copies = subject.copies_of(arguments)
-    value, raised, backward_error = None, None, None
     line_counter = _current_line_limit()
     with (
         # The limit is for the program alone: it would make reading the state of the process take twice as long.
@@ -170,47 +169,87 @@ def run(
         guarded(subject.call, program, changeable_parts=subject.changeable_parts),
     ):
         seed_all(seed)
-        with looking_at_tensors():
-            tensors_before = {
-                place: (item, in_place_change_count(item))
-                for place, item in _all_objects(None, copies.named(subject.call), subject)
-                if is_instance(item, torch.Tensor)
-            }
-        try:
-            with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext(), timed_run("call"):
-                value = program(*copies.args, **copies.kwargs)
-                if is_instance(value, types.GeneratorType):
-                    value = Yielded(list(value))
-        except Exception as error:  # noqa: BLE001 - the exception is the finding
-            raised = error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
+        tensors_before = _tensors_with_change_counts(copies, subject)
+        value, raised = _call(program, copies, line_counter)
         random_after, modes_after = random_states(), modes()
-        with looking_at_tensors():
-            values_after = {RESULT: value, **copies.named(subject.call)}
-            objects = list(_all_objects(value, copies.named(subject.call), subject))
-            tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
-            leaf_grads = {
-                place: subject.snapshot(item.grad, {})
-                for place, item in tensors.items()
-                if item.is_leaf and item.requires_grad
-            }
-            requires_grad = {place: item.requires_grad for place, item in tensors.items()}
-            aliases = _aliases(objects)
-            layouts = {place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)}
-            changed_in_place = {
-                place: in_place_change_count(item) != tensors_before[place][1]
-                for place, item in tensors.items()
-                if place in tensors_before and tensors_before[place][0] is item
-            }
-        gradients = None
+        values_after = {RESULT: value, **copies.named(subject.call)}
+        objects = _observe_objects(value, copies, subject, tensors_before)
+        gradients, backward_error = None, None
         if runs_backward and raised is None and not torch.is_inference_mode_enabled():
-            gradients, backward_error = _run_backward(tensors)
+            gradients, backward_error = _run_backward(objects.tensors)
     memo = subject.unchanged_memo()
     values_after = {name: subject.snapshot(item, memo) for name, item in values_after.items()}
     return Result(
-        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, requires_grad, leaf_grads,
-        gradients, backward_error, subject.initial, frozenset(place for place, _ in objects), aliases,
-        random_after, modes_after, layouts, changed_in_place,
+        values_after.pop(RESULT), raised, values_after, subject.state(memo), effects, objects.requires_grad,
+        objects.leaf_grads, gradients, backward_error, subject.initial, objects.places, objects.aliases,
+        random_after, modes_after, objects.layouts, objects.changed_in_place,
     )  # fmt: skip
+
+
+def _tensors_with_change_counts(arguments: Arguments, subject: Subject) -> dict[str, tuple[torch.Tensor, Any]]:
+    """Return the tensors that a call may change, by place, each with the count of its changes in place."""
+    with looking_at_tensors():
+        return {
+            place: (item, in_place_change_count(item))
+            for place, item in _all_objects(None, arguments.named(subject.call), subject)
+            if is_instance(item, torch.Tensor)
+        }
+
+
+def _call(program: Callable[..., Any], arguments: Arguments, line_counter: Any) -> tuple[Any, Exception | None]:
+    """Call a program; return its value and the exception that it raised. A generator runs to its end."""
+    try:
+        with _tracing(line_counter) if line_counter is not None else contextlib.nullcontext(), timed_run("call"):
+            value = program(*arguments.args, **arguments.kwargs)
+            return Yielded(list(value)) if is_instance(value, types.GeneratorType) else value, None
+    except Exception as error:  # noqa: BLE001 - the exception is the finding
+        return None, error.with_traceback(error.__traceback__.tb_next if error.__traceback__ else None)
+
+
+class _Objects(NamedTuple):
+    """The objects of the result, the arguments and the state after a call; see :class:`Result`."""
+
+    tensors: dict[str, torch.Tensor]
+    places: frozenset[str]
+    aliases: dict[str, tuple[str, frozenset[str]]]
+    leaf_grads: dict[str, torch.Tensor | None]
+    requires_grad: dict[str, bool]
+    layouts: dict[str, Layout]
+    changed_in_place: dict[str, bool]
+
+
+@looking_at_tensors()
+def _observe_objects(
+    value: Any, arguments: Arguments, subject: Subject, tensors_before: Mapping[str, tuple[torch.Tensor, Any]]
+) -> _Objects:
+    """Return the objects after a call, before its backward pass.
+
+    Parameters
+    ----------
+    value : object
+        The returned value.
+    tensors_before : mapping
+        The tensors before the call, see :func:`_tensors_with_change_counts`.
+    """
+    objects = list(_all_objects(value, arguments.named(subject.call), subject))
+    tensors = {place: item for place, item in objects if is_instance(item, torch.Tensor)}
+    return _Objects(
+        tensors=tensors,
+        places=frozenset(place for place, _ in objects),
+        aliases=_aliases(objects),
+        leaf_grads={
+            place: subject.snapshot(item.grad, {})
+            for place, item in tensors.items()
+            if item.is_leaf and item.requires_grad
+        },
+        requires_grad={place: item.requires_grad for place, item in tensors.items()},
+        layouts={place: _layout(item) for place, item in tensors.items() if place.startswith(RESULT)},
+        changed_in_place={
+            place: in_place_change_count(item) != tensors_before[place][1]
+            for place, item in tensors.items()
+            if place in tensors_before and tensors_before[place][0] is item
+        },
+    )
 
 
 def _all_objects(value: Any, arguments: dict[str, Any], subject: Subject) -> Iterator[tuple[str, Any]]:

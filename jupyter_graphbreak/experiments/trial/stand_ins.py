@@ -1,7 +1,8 @@
 """Stand-ins, in a trial, for open files, sockets, connections and similar objects, which cannot be copied.
 
 A read-only file is reopened at the same position, and a stream in memory is copied. Any use of a stand-in, other than
-reading an attribute such as ``name``, is an effect and stops the trial before it happens.
+reading an attribute such as ``name``, is an effect and stops the trial before it happens. The stand-in for a built-in
+iterator, such as a generator, is an iterator of the same type.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import functools
 import gc
 import inspect
 import io
+import itertools
 import mmap
 import multiprocessing.connection
 import multiprocessing.heap
@@ -33,6 +35,7 @@ import types
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from jupyter_graphbreak._torch_compat.compiled import skip_functions
 from jupyter_graphbreak._torch_compat.configuration import disable_dynamo
 from jupyter_graphbreak._torch_compat.patching import patched
 from jupyter_graphbreak.experiments.trial.side_effects import (
@@ -91,7 +94,6 @@ _HANDLES: tuple[tuple[Any, EffectKind, str], ...] = (
         "process",
         "uses a lock that processes share",
     ),
-    (types.GeneratorType, "state", "advances a generator"),
     ((types.CoroutineType, types.AsyncGeneratorType), "state", "advances a coroutine"),
     ((ctypes.CDLL, _FUNCTION_POINTER), "process", "calls a function of a library"),
 )
@@ -166,8 +168,8 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
     clone : callable
         Copies the target that an object writes to.
     """
-    if is_instance(value, StandIn | contextvars.ContextVar):  # a trial has its own context
-        return value
+    if is_instance(value, StandIn | contextvars.ContextVar) or _is_guarded_iterator(value):
+        return value  # a trial has its own context
     if (stream := _stream_name(value)) is not None:
         return StandardStream(stream)
     if is_instance(value, _CSV_WRITER):
@@ -176,7 +178,7 @@ def make_stand_in(value: Any, clone: Callable[[Any], Any]) -> Any:
         return _copy_wrapper(value, clone)
     if is_instance(value, _FILE_TYPES) and (reopened := _reopen(value)) is not None:
         return reopened
-    if calls_functions(value):
+    if is_instance(value, types.GeneratorType) or calls_functions(value):
         return stand_in_of_iterator(value)
     effect = _effect_of_use(value)
     return None if effect is None else _stand_in_for(value, *effect)
@@ -201,11 +203,57 @@ def calls_functions(iterator: Any) -> bool:
 
 def stand_in_of_iterator(value: Any) -> Any:
     """Return the stand-in for an iterator that cannot be copied; ``None`` for other objects."""
-    return (
-        _stand_in_for(value, "state", "advances an iterator that cannot be copied")
-        if is_instance(value, Iterator)
-        else None
-    )
+    if not is_instance(value, Iterator):
+        return None
+    make = _BUILT_IN_ITERATORS.get(type(value))
+    return make(_guarded_iterator()) if make is not None else _stand_in_for(value, "state", _ADVANCES_ITERATOR)
+
+
+_ADVANCES_ITERATOR = "advances an iterator that cannot be copied"
+
+
+def _guarded_iterator() -> Iterator[Any]:
+    """Stop the trial that advances the iterator; Dynamo treats it like any other generator."""
+    if is_listening():
+        notify_listeners("state", _ADVANCES_ITERATOR, sys._getframe(1))  # noqa: SLF001 - there is no public function
+    yield from ()
+
+
+#: The types of built-in iterators over other iterators, each with a function that returns one over a given iterator.
+#: Their stand-ins have the same type, because Dynamo's breaks depend on it.
+_BUILT_IN_ITERATORS: dict[type, Callable[[Iterator[Any]], Iterator[Any]]] = {
+    types.GeneratorType: lambda iterator: iterator,
+    map: lambda iterator: map(_unchanged, iterator),
+    filter: lambda iterator: filter(None, iterator),
+    zip: zip,
+    enumerate: enumerate,
+    itertools.accumulate: itertools.accumulate,
+    itertools.chain: itertools.chain,
+    itertools.compress: lambda iterator: itertools.compress(iterator, ()),
+    itertools.cycle: itertools.cycle,
+    itertools.dropwhile: lambda iterator: itertools.dropwhile(bool, iterator),
+    itertools.filterfalse: lambda iterator: itertools.filterfalse(None, iterator),
+    itertools.groupby: itertools.groupby,
+    itertools.islice: lambda iterator: itertools.islice(iterator, None),
+    itertools.pairwise: itertools.pairwise,
+    itertools.starmap: lambda iterator: itertools.starmap(_unchanged, iterator),
+    itertools.takewhile: lambda iterator: itertools.takewhile(bool, iterator),
+    itertools.zip_longest: itertools.zip_longest,
+}
+
+
+skip_functions(_guarded_iterator)
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+def _is_guarded_iterator(value: Any) -> bool:
+    """Return whether an iterator is a stand-in of :func:`stand_in_of_iterator`."""
+    if type(value) is types.GeneratorType:
+        return value.gi_code is _guarded_iterator.__code__
+    return type(value) in _BUILT_IN_ITERATORS and any(map(_is_guarded_iterator, gc.get_referents(value)))
 
 
 def _effect_of_use(value: Any) -> tuple[EffectKind, str] | None:

@@ -47,6 +47,17 @@ class WantedLine(NamedTuple):
         return f"/{source.path or source.name}".endswith(f"/{self.file.removeprefix('./')}") or source.name == self.file
 
 
+def parse_lines(texts: Iterable[str]) -> list[WantedLine]:
+    """Return the lines that texts name.
+
+    Raises
+    ------
+    ValueError
+        If a text does not name a line.
+    """
+    return [WantedLine.parse(text) for text in texts]
+
+
 def missing_lines(lines: Iterable[WantedLine], values: Sequence[EntryValues], report: Report) -> list[str]:
     """Return a sentence for each wanted line that computed no tensor."""
     sources = {source.id: source for source in report.sources}

@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from jupyter_graphbreak.report.break_times import break_times
 from jupyter_graphbreak.report.cost import may_be_equal
 from jupyter_graphbreak.views.words import lookup
 from jupyter_graphbreak.views.words.lines import break_numbers
@@ -17,7 +18,7 @@ from jupyter_graphbreak.views.words.plain_text import and_list, counted, joined,
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, RemediedCost, Spread
+    from jupyter_graphbreak.report.cost import Check, Cost, Coverage, EntryCost, Spread
     from jupyter_graphbreak.report.location import Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import Break, Frame, Graph, Report
@@ -334,27 +335,37 @@ def _coverage_text(coverage: Coverage) -> str:
     return words if coverage.time_share is None else f"{words}, {coverage.time_share:.0%} of the time"
 
 
+#: The measured time of each break, computed once for each report.
+_break_times = per_report(break_times)
+
+
 def break_time(report: Report, break_: Break) -> str:
     """Return the time that a break costs: the measured saving of a fix, or else the time outside graphs at the break.
 
     If several entries reach the break, the one in which it costs most counts.
     """
-    measured, outside = _measured_by_break(report)
-    if break_.id in measured:
-        return _time_saved_text(*measured[break_.id])
-    outside_us = outside.get(break_.id)
-    if outside_us is None:
+    time = _break_times(report).get(break_.id)
+    if time is None:
         return ""
-    return f"{time_text(outside_us)} of each call is spent outside graphs at this break"
+    if time.remedied is None:
+        return f"{time_text(time.outside_us)} of each call is spent outside graphs at this break"
+    compiled = time.entry.compiled
+    if may_be_equal(time.remedied.time, compiled):
+        return "fixing it saves no measurable time"
+    word = "saves" if time.saved_us > 0 else "costs"
+    return f"fixing it {word} {time_text(abs(time.saved_us))} of {time_text(compiled.median_us)} a call"
 
 
 def saving_text(report: Report, break_: Break) -> str:
     """Return the measured time of a break: "costs 24 µs of 34 µs per call"; empty if unknown."""
-    entry, best = _measured_by_break(report)[0].get(break_.id, (None, None))
-    if entry is None or best is None or may_be_equal(best.time, entry.compiled):
+    time = _break_times(report).get(break_.id)
+    if time is None or time.remedied is None or may_be_equal(time.remedied.time, time.entry.compiled):
         return ""
-    saved_us, compiled_us = _saved_us(entry, best), entry.compiled.median_us
-    return f"costs {time_text(saved_us)} of {time_text(compiled_us)} per call" if saved_us > 0 else ""
+    return (
+        f"costs {time_text(time.saved_us)} of {time_text(time.entry.compiled.median_us)} per call"
+        if time.saved_us > 0
+        else ""
+    )
 
 
 def time_change_text(report: Report, remedy: Remedy) -> str:
@@ -382,44 +393,6 @@ def _times_with_and_without(report: Report, remedy: Remedy) -> tuple[Spread | No
             if remedied.remedies == [remedy.id]:
                 return remedied.time, entry.compiled
     return None, None
-
-
-@per_report
-def _measured_by_break(report: Report) -> tuple[dict[str, tuple[EntryCost, RemediedCost]], dict[str, float]]:
-    """Return the measurements of each break: the run with only its remedies, and the time outside graphs at the break.
-
-    If there are several, it is the run that saves most and the longest time.
-    """
-    break_of_remedy = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
-    best: dict[str, tuple[EntryCost, RemediedCost]] = {}
-    outside: dict[str, float] = {}
-    for entry in report.cost.entries if report.cost is not None else []:
-        if not entry.settled:
-            continue
-        for remedied in entry.remedied:
-            idents = {break_of_remedy.get(ident) for ident in remedied.remedies}
-            ident = idents.pop() if len(idents) == 1 else None
-            if ident is None:
-                continue
-            if ident not in best or _saved_us(entry, remedied) > _saved_us(*best[ident]):
-                best[ident] = entry, remedied
-        for part in entry.parts:
-            if part.kind == "outside" and part.break_ is not None:
-                outside[part.break_] = max(outside.get(part.break_, part.time.median_us), part.time.median_us)
-    return best, outside
-
-
-def _saved_us(entry: EntryCost, remedied: RemediedCost) -> float:
-    return entry.compiled.median_us - remedied.time.median_us
-
-
-def _time_saved_text(entry: EntryCost, best: RemediedCost) -> str:
-    """Return how much time the remedies of one break saved in one entry."""
-    if may_be_equal(best.time, entry.compiled):
-        return "fixing it saves no measurable time"
-    saved_us = _saved_us(entry, best)
-    word = "saves" if saved_us > 0 else "costs"
-    return f"fixing it {word} {time_text(abs(saved_us))} of {time_text(entry.compiled.median_us)} a call"
 
 
 def pieces(report: Report, entry: EntryCost) -> list[Piece]:

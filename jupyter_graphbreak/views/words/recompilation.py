@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.report.guards import (
     BREAK_RESULT_PREFIX,
-    CONDITION_LINE,
-    LOOP_LINE,
     METHOD_OWNER,
     changed_settings,
     is_about_number_from_break,
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
-    from jupyter_graphbreak.report.location import Location
+    from jupyter_graphbreak.report.location import HeadKind, Location
     from jupyter_graphbreak.report.remedies import Remedy
     from jupyter_graphbreak.report.schema import GuardFailure, Recompile, Report
 
@@ -46,6 +44,8 @@ _VALUE_GUARD = re.compile(r"(?P<name>[\w.\[\]'\"]+|len\([^()]+\)) == (?P<value>.
 #: Its parts are matched one after the other, because one pattern for all could be slow on hostile text.
 _TENSOR_GUARD = re.compile(r"' (?P<what>\w+) mismatch(?: at index (?P<index>\d+))?\. expected (?P<old>[^,]+)(?=,|$)")
 _TENSOR_GUARD_START = "tensor '"
+#: A size of a tensor in an expression, such as "((1 + x.size()[0]) // 2) == 2".
+_SIZE = ".size()["
 _ACTUAL_START = ", actual "
 #: A guard on the identity or type of an object: "___check_obj_id(fn, 140), type=<class 'function'>".
 _IDENTITY_GUARD = re.compile(r"___check_(?P<what>obj|type)_id\((?P<name>.+), \d+\)(?:, type=(?P<type>.+))?", re.DOTALL)
@@ -415,26 +415,34 @@ def _make_failed_guard(group: list[tuple[int, _Failure, _Variation | None]]) -> 
     places = dict.fromkeys(reason.location for _, reason, _ in group if reason.location is not None)
     is_size = bool(variations) and all(variation.is_size for _, variation in variations)
     last_advice = variations[-1][1].advice if variations else ""
+    heads = {reason.head for _, reason, _ in group if reason.location is not None}
+    # The guard on the number of pieces of `for piece in x.split(2):` is about an expression of the size.
+    is_number_of_steps = not variations and "loop" in heads and _SIZE in group[0][1].guard
     return FailedGuard(
         variation=_variation_text(variations) if variations else f"`{_readable_guard(group[0][1].guard)}` failed",
         times=len({index for index, _, _ in group}),
         locations=list(places),
-        advice=_advice_on_constant_size(next(iter(places))) if is_size and places else last_advice,
+        advice=_advice_on_constant_size(heads) if (is_size and places) or is_number_of_steps else last_advice,
         is_size=is_size,
         is_about_number_from_break=is_about_number_from_break(group[0][1].guard),
         is_about_gradients=bool(variations) and all(variation.is_about_gradients for _, variation in variations),
     )
 
 
-def _advice_on_constant_size(line: Location) -> str:
-    """Return what to do about a line that makes a constant of a size: ``dynamic=True`` changes nothing there."""
-    code = (line.code or "").strip()
-    if LOOP_LINE.match(code):
+def _advice_on_constant_size(heads: set[HeadKind | None]) -> str:
+    """Return what to do about lines that make a constant of a size: ``dynamic=True`` changes nothing there.
+
+    Parameters
+    ----------
+    heads : set
+        The kinds of the lines. A condition alone is expected, so the other kinds matter more.
+    """
+    if "loop" in heads:
         return (
             "the loop is unrolled, so each number of steps has its own graph, also with `dynamic=True`: pad to a few "
             "lengths, use an operation on the whole tensor, or call a compiled step from an uncompiled loop"
         )
-    if CONDITION_LINE.match(code):
+    if heads == {"condition"}:
         return "each side of the condition has its own graph, which is expected"
     return (
         "the line makes a constant of the size, also with `dynamic=True`: pad to a few sizes, or compute with the size "

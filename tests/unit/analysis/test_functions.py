@@ -1,9 +1,12 @@
-"""The last lines of functions: a function that runs eagerly spans all its lines."""
+"""The last lines of functions: a function that runs eagerly spans all its lines; and the heads of statements."""
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
+from jupyter_graphbreak.analysis.functions import head_kind, head_kind_of_line
 from jupyter_graphbreak.analysis.locations import Sources, SourceText
 from jupyter_graphbreak.report.location import Segment
 
@@ -120,3 +123,42 @@ def test_lines_that_python_may_reach_a_second_time() -> None:
     for branches, expected in ((False, [2, 3, 4, 5, 7, 8, 9]), (True, [2, 3, 4, 5, 7, 8, 9, 13])):
         assert [line for line in range(1, 14) if sources.is_reached_again(FILE, line, branches)] == expected
     assert sources.is_reached_again("/another.py", 1, is_branch=False)  # nothing is known of it
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "kind"),
+    [
+        ("for t in range(n):\n    x = x + t", 1, "loop"),
+        ("for t in range(n):\n    x = x + t", 2, None),
+        ("for piece in x.split(2): total = total + piece.sum()", 1, "loop"),
+        ("for row in x: total = total + row", 1, "loop"),
+        ("for block in self.blocks: x = block(x, epoch / 10)", 1, None),
+        ("for a, b in zip(\n    range(n),\n    c,\n):\n    pass", 2, "loop"),
+        ("async def f():\n    async for t in g(n):\n        pass", 2, "loop"),
+        ("while i < x.shape[0]:\n    i += 1", 1, "loop"),
+        ("parts = [f(piece) for piece in x.split(2)]", 1, "loop"),
+        ("parts = {i: x[i] for i in range(n)}", 1, "loop"),
+        ("parts = [\n    float(x.shape[0]) * part\n    for part in parts\n]", 2, None),
+        ("y = x if x.shape[0] > 3 else -x", 1, "condition"),
+        ("if a:\n    pass\nelif x.shape[0] == 5:\n    pass", 3, "condition"),
+        ("assert x.shape[0] == 5", 1, "condition"),
+        ("if any(x[i] for i in range(n)):\n    pass", 1, "loop"),
+        ("n = int(x.shape[0])", 1, None),
+    ],
+)
+def test_a_line_is_in_the_head_of_a_loop_or_of_a_condition(text: str, line: int, kind: str | None) -> None:
+    assert head_kind(ast.parse(text), line) == kind
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("for t in range(n):", "loop"),
+        ("elif x.shape[0] == 5:", "condition"),
+        ("else:", None),
+        ("f(x,", None),
+        ("total = sum(part for part in x.split(2))", "loop"),
+    ],
+)
+def test_a_single_line_is_enough_to_tell_the_head_of_a_loop(code: str, kind: str | None) -> None:
+    assert head_kind_of_line(code) == kind

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from jupyter_graphbreak.report.diff import BreakPlace, Changes
-from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Segment, Source
-from jupyter_graphbreak.report.schema import Break, Device, Frame, Graph, HeldFunction, Occurrence, Skipped
+from jupyter_graphbreak.report.schema import Break, CachedFunction, Device, Frame, Graph, Occurrence, Skipped
+from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.results import Report
 
 CELL = """%%compile_explain
@@ -80,7 +80,7 @@ def library_run(
         breaks=breaks,
         summary=Summary(frames=len(frames), graphs=len(graphs), breaks=len(breaks)),
         timing=Timing(compile_s=2.0 * len(broken)),
-        held=[HeldFunction(name, LIBRARY, lines[name]) for name in held],
+        held=[CachedFunction(name, LIBRARY, lines[name]) for name in held],
     )
 
 

@@ -18,9 +18,9 @@ from jupyter_graphbreak.analysis.redaction import CONTENTS
 from jupyter_graphbreak.report import job as job_schema
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.diff import Changes
-from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Source
+from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.results import Job, Report
 from jupyter_graphbreak.views.html.render import render_page
 from jupyter_graphbreak.views.markdown import render_markdown

@@ -18,9 +18,9 @@ from jupyter_graphbreak.gate.baseline import (
     write_baseline,
 )
 from jupyter_graphbreak.gate.verdict import GateVerdict, details, headline, ids_of_new_breaks, judge
-from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Break, Device, Frame, Recompile, Report, SkipKind, Skipped
+from jupyter_graphbreak.report.summary import Summary
 
 BRANCH = "Data-dependent branching"
 PRINT = "Failed to trace builtin operator"

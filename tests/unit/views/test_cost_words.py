@@ -31,9 +31,9 @@ from jupyter_graphbreak.report.cost import (
     Startup,
     UnfusedKernels,
 )
-from jupyter_graphbreak.report.figures import Timing
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.schema import Frame, Graph, Op
+from jupyter_graphbreak.report.summary import Timing
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.render import render_html
 from jupyter_graphbreak.views.rows.schema import Spot

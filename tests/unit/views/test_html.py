@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from jupyter_graphbreak.report.figures import Summary
 from jupyter_graphbreak.report.job import Process
 from jupyter_graphbreak.report.location import Location
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.report.schema import GuardFailure, Recompile
+from jupyter_graphbreak.report.summary import Summary
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import REST_TYPE
 from jupyter_graphbreak.views.html.environment import style_sheet

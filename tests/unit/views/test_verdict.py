@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Cost, EntryCost, RemediedCost, Spread
-from jupyter_graphbreak.report.figures import Summary, Timing
 from jupyter_graphbreak.report.location import Location, Source
 from jupyter_graphbreak.report.remedies import INNER_FAMILY, INTERRUPTED, NO_TIME, Remedy
 from jupyter_graphbreak.report.schema import (
@@ -24,6 +23,7 @@ from jupyter_graphbreak.report.schema import (
     RunError,
     Skipped,
 )
+from jupyter_graphbreak.report.summary import Summary, Timing
 from jupyter_graphbreak.views.text import render_text, summary_line
 from jupyter_graphbreak.views.words.cost import cost_verdicts
 from jupyter_graphbreak.views.words.verdict import compiled_name, figures, verdict

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import threading
 import weakref
 from collections import OrderedDict, UserDict, defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -230,6 +232,39 @@ def test_run_that_would_consume_a_generator_is_stopped() -> None:
     with pytest.raises(TrialStoppedError, match="advances an iterator"):
         ran(lambda x: x + next(numbers), torch.ones(1))
     assert list(numbers) == [0, 1, 2]
+
+
+def times(number: int) -> torch.Tensor:
+    return torch.ones(2) * number
+
+
+def yielding(*numbers: int) -> Iterator[torch.Tensor]:
+    yield from map(times, numbers)
+
+
+ONE_SHOT_ITERATORS: dict[str, Callable[[], Iterator[Any]]] = {
+    "generator expression": lambda: (times(number) for number in (1, 2)),
+    "generator function": lambda: yielding(1, 2),
+    "map": lambda: map(times, [1, 2]),
+    "filter": lambda: filter(torch.is_tensor, map(times, [1, 2])),
+    "chain": lambda: itertools.chain(map(times, [1]), map(times, [2])),
+    "islice": lambda: itertools.islice(yielding(1, 2, 3), 2),
+}
+
+
+@pytest.mark.parametrize("name", ONE_SHOT_ITERATORS)
+def test_a_report_until_an_iterator_is_advanced_shows_the_break_of_the_program(name: str) -> None:
+    def add_next(x: torch.Tensor, items: Iterator[Any]) -> Any:
+        return x * 2 + next(items)
+
+    make, x = ONE_SHOT_ITERATORS[name], torch.ones(2)
+    (expected, *_) = jupyter_graphbreak.explain(add_next, x, make()).breaks
+    items = make()
+    report = jupyter_graphbreak.check(torch.compile(add_next, backend="eager"), x, items)
+    (found,) = report.breaks
+    assert (found.gb_id, found.explanation, found.location) == (expected.gb_id, expected.explanation, expected.location)
+    assert [effect.what for effect in report.effects or []] == ["advances an iterator that cannot be copied"]
+    assert len(list(items)) == 2
 
 
 class OneSize(UserDict[str, torch.Tensor]):

@@ -1,4 +1,4 @@
-"""The figures of a run: times, and the lengths of the lists of its report."""
+"""A summary of a run: its times, and the lengths of the lists in its report."""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""The measured time of each break of a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from jupyter_graphbreak.report.cost import EntryCost, RemediedCost
+    from jupyter_graphbreak.report.schema import Report
+
+
+class BreakTime(NamedTuple):
+    """The measured time of a break in one entry.
+
+    Parameters
+    ----------
+    entry : EntryCost
+        The entry.
+    remedied : RemediedCost or None
+        The entry with only remedies for this break, if it was measured.
+    outside_us : float
+        The microseconds of each call outside graphs at the break.
+    """
+
+    entry: EntryCost
+    remedied: RemediedCost | None
+    outside_us: float = 0.0
+
+    @property
+    def saved_us(self) -> float:
+        """The microseconds per call that the remedies save; negative if they cost time, and 0 without remedies."""
+        return self.entry.compiled.median_us - self.remedied.time.median_us if self.remedied is not None else 0.0
+
+    @property
+    def cost_us(self) -> float:
+        """The microseconds per call that the break costs: what its remedies save, or else the time outside graphs.
+
+        Remedies save more than that time, because resuming after a break takes time.
+        """
+        return max(0.0, self.saved_us) if self.remedied is not None else self.outside_us
+
+
+def break_times(report: Report) -> dict[str, BreakTime]:
+    """Return the measured time of each break, by its id.
+
+    If several entries reach a break, or several remedies remove it, the measurement with the highest cost counts, and
+    one with remedies counts more than one without.
+    """
+    break_of_remedy = {remedy.id: remedy.breaks[0] for remedy in report.remedies or [] if len(remedy.breaks) == 1}
+    times: dict[str, BreakTime] = {}
+    for entry in report.cost.entries if report.cost is not None else []:
+        for ident, time in _times_in_entry(entry, break_of_remedy) if entry.settled else ():
+            if ident not in times or _precedence(time) > _precedence(times[ident]):
+                times[ident] = time
+    return times
+
+
+def _times_in_entry(entry: EntryCost, break_of_remedy: Mapping[str, str]) -> Iterator[tuple[str, BreakTime]]:
+    for part in entry.parts:
+        if part.kind == "outside" and part.break_ is not None:
+            yield part.break_, BreakTime(entry, None, part.time.median_us)
+    for remedied in entry.remedied:
+        breaks = {break_of_remedy.get(ident) for ident in remedied.remedies}
+        if len(breaks) == 1 and (ident := breaks.pop()) is not None:
+            yield ident, BreakTime(entry, remedied)
+
+
+def _precedence(time: BreakTime) -> tuple[bool, float]:
+    return time.remedied is not None, time.saved_us if time.remedied is not None else time.outside_us

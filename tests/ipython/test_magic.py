@@ -21,8 +21,10 @@ from IPython.utils.capture import CapturedIO, capture_output
 
 import jupyter_graphbreak
 from jupyter_graphbreak._torch_compat.default_device import default_device_state
+from jupyter_graphbreak.ipython.cell.texts import CellTexts
 from jupyter_graphbreak.ipython.observation import Observation
 from jupyter_graphbreak.recording.exit_stack import GuardedExitStack
+from jupyter_graphbreak.records.source_texts import CellText
 from jupyter_graphbreak.report.schema import MIME_TYPE
 from jupyter_graphbreak.results import Report
 from jupyter_graphbreak.views.html.bundle import report_in
@@ -78,6 +80,28 @@ def test_a_break_is_shown_at_its_line(shell: Shell) -> None:
     assert break_.location is not None
     assert (break_.location.line, break_.location.code) == (6, "torch._dynamo.graph_break()")
     assert "line 6 in f" in shell.bundles[0]["text/plain"]
+
+
+def test_code_that_is_not_in_the_history_is_not_a_cell(shell: Shell) -> None:
+    """The host's own code, such as that of a variable viewer, has the number of the cell that follows."""
+
+    def cell_of(name: str) -> CellText | None:
+        return CellTexts(shell.ip).find(shell.ip.user_ns[name].__code__.co_filename)
+
+    shell.ip.run_cell("def unseen():\n    pass", store_history=False)
+    texts = {
+        "plain": "def plain():\n    pass\n",
+        "indented": "\n    def indented():\n        pass",
+        "after_magic": "%pwd\ndef after_magic():\n    pass",
+        "explained": "%%compile_explain -q\ndef explained():\n    pass",
+    }
+    for text in texts.values():
+        shell.run(text)
+    assert cell_of("unseen") is None
+    for name, text in texts.items():
+        cell = cell_of(name)
+        assert cell is not None
+        assert cell.text == text.rstrip("\n")
 
 
 EXPLAIN = "%%compile_explain -q -o told"

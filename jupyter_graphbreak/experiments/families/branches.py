@@ -36,7 +36,7 @@ from jupyter_graphbreak.experiments.families.site import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from jupyter_graphbreak.experiments.families.branch_sides import Value
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -451,25 +451,32 @@ def _is_in_place(statement: ast.stmt) -> bool:
     return isinstance(call, ast.Call) and re.search(r"[a-z]_$", dotted(call.func)) is not None
 
 
-def requires_elements(test: ast.expr) -> bool | None:
-    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``."""
+def requires_elements(test: ast.expr, is_number: Callable[[ast.expr], bool] | None = None) -> bool | None:
+    """Return ``True`` if a test is true only for non-empty tensors, ``False`` if only for empty ones, else ``None``.
+
+    Parameters
+    ----------
+    is_number : callable, optional
+        Returns whether an expression is a number of elements; by default :func:`is_number_of_elements`.
+    """
+    is_number = is_number or is_number_of_elements
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        inner = requires_elements(test.operand)
+        inner = requires_elements(test.operand, is_number)
         return None if inner is None else not inner
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
-        is_number = _is_number_of_elements(test.left)
-        return _COMPARISONS.get((type(test.ops[0]), test.comparators[0].value)) if is_number else None
-    return True if _is_number_of_elements(test) else None
+        key = type(test.ops[0]), test.comparators[0].value
+        return _COMPARISONS.get(key) if is_number(test.left) else None
+    return True if is_number(test) else None
 
 
-def _is_number_of_elements(node: ast.expr) -> bool:
+def is_number_of_elements(node: ast.expr) -> bool:
     """Return whether an expression is like ``x.numel()``, ``len(x)``, ``x.shape[0]`` or ``mask.sum()``."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr == "item":
-        return _is_number_of_elements(node.func.value)
+        return is_number_of_elements(node.func.value)
     name = node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
     return name in {"any", "count_nonzero", "len", "numel", "size", "sum"}
 

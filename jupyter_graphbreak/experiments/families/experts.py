@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_graphbreak.experiments.families.bound_names import read_after
-from jupyter_graphbreak.experiments.families.branches import requires_elements
+from jupyter_graphbreak.experiments.families.branches import is_number_of_elements, requires_elements
 from jupyter_graphbreak.experiments.families.conditions import tensor_moved_to_host
 from jupyter_graphbreak.experiments.families.site import called_name, dotted, names_bound, names_read, site_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from jupyter_graphbreak.experiments.families.drafting import FunctionNode, Splice
     from jupyter_graphbreak.experiments.families.proposal import Problem, Proposal
@@ -146,11 +146,17 @@ def _propose_all_experts(site: Site, expert_loop: _ExpertLoop) -> Iterator[Propo
     yield from site.propose_edit(FAMILY, _ALL_EXPERTS_TITLE.format(expert_loop.modules), splices)
 
 
-def _is_shortcut(statement: ast.stmt) -> bool:
-    """Return whether a statement continues with the next expert if there are no rows for this one."""
+def _is_shortcut(statement: ast.stmt, is_number: Callable[[ast.expr], bool] = is_number_of_elements) -> bool:
+    """Return whether a statement continues with the next expert if there are no rows for this one.
+
+    Parameters
+    ----------
+    is_number : callable
+        Returns whether an expression is the number of an expert's rows.
+    """
     if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
-    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test) is False
+    return isinstance(statement.body[0], ast.Continue) and requires_elements(statement.test, is_number) is False
 
 
 def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) -> list[Splice] | None:
@@ -219,26 +225,15 @@ def _propose_without_counts(site: Site, function: FunctionNode, assignment: ast.
     draft = site.draft
     if len(counts) != 1 or tensor_moved_to_host(assignment.value) is None:
         return
+
+    def is_count(node: ast.expr) -> bool:
+        return isinstance(node, ast.Subscript) and bool(names_read(node.value) & counts)
+
     tests: list[ast.If] = []
     for loop in (node for node in ast.walk(function) if isinstance(node, ast.For)):
-        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_empty_count(node, counts)]
+        skips = [node for node in loop.body if isinstance(node, ast.If) and _is_shortcut(node, is_count)]
         if skips and _changes_only_rows(site, loop, [node for node in loop.body if node not in skips]):
             tests += skips
     if tests and sum(len(names_read(node.test) & counts) for node in tests) == _read_count(site, assignment):
         splices = [*map(draft.deletion, tests), draft.deletion(assignment)]
         yield from site.propose_edit(FAMILY, _DROP_COUNTS_TITLE, splices, [node.test for node in tests])
-
-
-def _is_empty_count(branch: ast.If, counts: set[str]) -> bool:
-    """Return whether a branch continues with the next expert if an item of the counts is zero."""
-    test = branch.test
-    if branch.orelse or len(branch.body) != 1 or not isinstance(branch.body[0], ast.Continue):
-        return False
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        count = test.operand
-    elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        is_zero = isinstance(test.comparators[0], ast.Constant) and test.comparators[0].value == 0
-        count = test.left if is_zero else test
-    else:
-        return False
-    return isinstance(count, ast.Subscript) and bool(names_read(count.value) & counts)

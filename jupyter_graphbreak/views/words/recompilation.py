@@ -498,7 +498,8 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variati
         rest = guard[tensor.end() :]
         if not rest or rest.startswith(_ACTUAL_START):
             name = guard[len(_TENSOR_GUARD_START) : tensor.start()]
-            return _tensor_variation(name, tensor, rest.removeprefix(_ACTUAL_START) or None, is_inner=is_inner)
+            new = rest.removeprefix(_ACTUAL_START) or None
+            return _tensor_variation(name, tensor, new, is_inner=is_inner, is_library=is_library)
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
         shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
@@ -529,7 +530,9 @@ def _object_variation(guard: str) -> str:
     return ""
 
 
-def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_inner: bool) -> _Variation:
+def _tensor_variation(
+    name: str, guard: re.Match[str], new: str | None, *, is_inner: bool, is_library: bool
+) -> _Variation:
     index, tensor_property, old = guard["index"], guard["what"], guard["old"]
     is_from_break = name.startswith(BREAK_RESULT_PREFIX)
     advice = ""
@@ -541,7 +544,7 @@ def _tensor_variation(name: str, guard: re.Match[str], new: str | None, *, is_in
         )
     elif tensor_property == "size":
         advice = f"`torch._dynamo.mark_dynamic({name}, {index})` before the call, or `torch.compile(..., dynamic=True)`"
-    elif tensor_property == "dtype" and not is_from_break:
+    elif tensor_property == "dtype" and not is_from_break and not (is_inner and is_library):
         advice = f"give `{name}` one dtype before the call: `{name} = {name}.to(...)`"
     elif tensor_property == "requires_grad":
         old = "True" if old.endswith("1") else "False"

@@ -42,6 +42,7 @@ from jupyter_graphbreak.views.words.places import brief_code, place
 from jupyter_graphbreak.views.words.plain_text import is_known_page
 from jupyter_graphbreak.views.words.reason import title_of
 from jupyter_graphbreak.views.words.recompilation import (
+    failed_guards,
     limited_functions_text,
     listed_recompilations,
     recompilations,
@@ -355,6 +356,15 @@ def test_advice_on_recompiles_of_a_library_asks_for_no_change_of_its_code(guard:
         recompiles=[replace(recompile, location=at) for recompile in report.recompiles],
     )
     assert recompilations(report)[0].guards[0].advice == advice
+
+
+def test_only_callers_of_a_librarys_function_can_convert_its_arguments() -> None:
+    failure = GuardFailure("tensor 'x' dtype mismatch. expected Float, actual Long")
+    (called_inside,) = failed_guards([(0, failure)], is_inner=True, is_library=True)
+    assert not called_inside.advice
+    for is_inner, is_library in ((True, False), (False, True)):
+        (guard,) = failed_guards([(0, failure)], is_inner=is_inner, is_library=is_library)
+        assert guard.advice == "give `x` one dtype before the call: `x = x.to(...)`"
 
 
 def test_the_text_gives_the_same_advice_once() -> None:

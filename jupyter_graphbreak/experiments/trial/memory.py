@@ -110,23 +110,31 @@ class Memory:
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
-    def restore(self, only: Container[Any] | None = None) -> None:
+    def restore(self, only: Container[Any] | None = None) -> bool:
         """Undo the changes of runs, and give the memory that they have freed back to the system.
 
         Parameters
         ----------
         only : container
             The keys of the memory to restore; by default all memory.
+
+        Returns
+        -------
+        bool
+            Whether runs have changed the memory.
         """
         if self._blocks:
             _release_free_memory()
-        for block in self._blocks:
-            if only is not None and memory_key(block.work) not in only:
-                continue
-            if not block.is_unchanged():
-                if block.work.nbytes() != block.before.nbytes():
-                    block.work.resize_(block.before.nbytes())
-                block.work.copy_(block.before)
+        changed = [
+            block
+            for block in self._blocks
+            if (only is None or memory_key(block.work) in only) and not block.is_unchanged()
+        ]
+        for block in changed:
+            if block.work.nbytes() != block.before.nbytes():
+                block.work.resize_(block.before.nbytes())
+            block.work.copy_(block.before)
+        return bool(changed)
 
     def release(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""

@@ -443,7 +443,7 @@ class Variant:
 
     def _restore(self) -> None:
         if self._changes_state:
-            self.subject.restore()
+            self.subject.undo_changes()
         elif self._changes_arguments:
             self.subject.memory.restore()
         if self._changes_arguments:

@@ -111,7 +111,7 @@ class Memory:
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, only: Container[Any] | None = None) -> bool:
-        """Undo the changes of runs, and give the memory that they have freed back to the system.
+        """Undo the changes of runs.
 
         Parameters
         ----------
@@ -123,8 +123,6 @@ class Memory:
         bool
             Whether runs have changed the memory.
         """
-        if self._blocks:
-            _release_free_memory()
         changed = [
             block
             for block in self._blocks
@@ -135,6 +133,14 @@ class Memory:
                 block.work.resize_(block.before.nbytes())
             block.work.copy_(block.before)
         return bool(changed)
+
+    def give_back(self) -> None:
+        """Give the memory that runs have freed back to the system, if any memory is shared.
+
+        The next run takes longer, since the system has to provide the memory again.
+        """
+        if self._blocks:
+            _release_free_memory()
 
     def release(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""

@@ -243,6 +243,11 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
+        """Undo the changes of runs, and give the memory that they have freed back to the system."""
+        self.undo_changes()
+        self.memory.give_back()
+
+    def undo_changes(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         self._copier.clear_caches()
         for place, value in self._values:

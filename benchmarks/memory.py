@@ -45,6 +45,8 @@ def train(model, optimizer, x):
     loss.backward()
     optimizer.step()
     return loss
+def step(x):
+    return train(model, optimizer, x)
 """.replace("LAYERS", str(_LAYERS))
 EDIT = ("            torch._dynamo.graph_break()\n", "")
 
@@ -77,6 +79,7 @@ PROGRAMS = {
     "compiled AdamW": Program(
         "value = CALL(model, optimizer, x)", "train", ("model", "optimizer", "x"), has_state=True
     ),
+    "compiled AdamW, names": Program("value = CALL(x)", "step", ("x",), has_state=True),
 }
 #: The cell without the package, and the magic on a line, which copies the model before the call.
 WITHOUT, LINE = "without", "--frontends on a line"
@@ -158,7 +161,7 @@ def set_up(shell: Any, width: int, program: Program) -> int:
     model = shell.user_ns["Stack"](width)
     optimizer = torch.optim.AdamW(model.parameters())
     x = torch.rand(_BATCH, width)
-    if "optimizer" in program.cell:  # the optimizer makes its state in the first step
+    if program.has_state or "optimizer" in program.cell:  # the optimizer makes its state in the first step
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()

@@ -819,7 +819,7 @@ a profiler shows cudaGraphLaunch only | cost#in-a-profile | start at once
 DTensor: aten.as_strided has no sharding strategy | messages_training#fsdp-dtensor-tensor-parallel | Return a copy
 Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dtensor-tensor-parallel | x.full_tensor()
 '_OpNamespace' object has no attribute | messages_kernels#custom-operators-the-definition | reinstall it
-should not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
+not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside of what PyTorch
 torch.onnx: Obtain model graph with strict=False, cross | messages_export#torch-onnx-export | way to capture the model
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run

@@ -110,23 +110,37 @@ class Memory:
         block = self._by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
-    def restore(self, keys: Container[Any] | None = None) -> None:
-        """Undo the changes of runs, and give the memory that they have freed back to the system.
+    def restore(self, keys: Container[Any] | None = None) -> bool:
+        """Undo the changes of runs.
 
         Parameters
         ----------
         keys : container
             The keys of the memory to restore; by default all memory.
+
+        Returns
+        -------
+        bool
+            Whether runs have changed the memory.
+        """
+        changed = [
+            block
+            for block in self._blocks
+            if (keys is None or memory_key(block.work) in keys) and not block.is_unchanged()
+        ]
+        for block in changed:
+            if block.work.nbytes() != block.before.nbytes():
+                block.work.resize_(block.before.nbytes())
+            block.work.copy_(block.before)
+        return bool(changed)
+
+    def give_back(self) -> None:
+        """Give the memory that runs have freed back to the system, if any memory is shared.
+
+        The next run takes longer, since the system has to provide the memory again.
         """
         if self._blocks:
             _release_free_memory()
-        for block in self._blocks:
-            if keys is not None and memory_key(block.work) not in keys:
-                continue
-            if not block.is_unchanged():
-                if block.work.nbytes() != block.before.nbytes():
-                    block.work.resize_(block.before.nbytes())
-                block.work.copy_(block.before)
 
     def release(self) -> None:
         """Free programs and copies that are no longer used, if any memory is shared."""

@@ -61,4 +61,5 @@ def shared_run_setup(
             yield
     finally:
         setup.memory.restore()
+        setup.memory.give_back()
         _CURRENT.reset(token)

@@ -187,6 +187,13 @@ class Subject:
         A function that refers weakly to an object belongs to that object, such as the ``step`` of an optimizer with a
         scheduler, and is copied with it.
         """
+        return self._copies(arguments, self.memory.memo(self._detached_keys))
+
+    def copies_to_compare(self, arguments: Arguments) -> Arguments:
+        """Return copies of arguments for comparison only: memory that no run has changed is not copied."""
+        return self._copies(arguments, self.unchanged_memo())
+
+    def _copies(self, arguments: Arguments, memory_memo: dict[Any, Any]) -> Arguments:
         memo = self.state_memo()
         copied_objects = {
             original: copy
@@ -194,8 +201,28 @@ class Subject:
             if isinstance(original, int)
             and (id(copy) in memo or (is_instance(copy, types.FunctionType) and not _has_weak_reference(copy)))
         }
-        copies = memo | copied_objects | self.memory.memo(self._detached_keys)
+        copies = memo | copied_objects | memory_memo
         return arguments.copy(copies, lambda function: _with_copied_closure(function, copies))
+
+    def saved_arguments(self, arguments: Arguments) -> SavedState:
+        """Save the content of the arguments of a run, to restore it in place, except that of the state.
+
+        :meth:`restore_memory_of_arguments` restores large memory.
+        """
+        state_keys = self._state_keys()
+        return SavedState(
+            arguments.values(),
+            lambda storage: self.memory.restores(storage) or memory_key(storage) in state_keys,
+            excluded=[value for key, value in self.state_memo().items() if isinstance(key, int)],
+        )
+
+    def restore_memory_of_arguments(self) -> bool:
+        """Undo the changes of large memory that is not part of the state; return whether there were any."""
+        state_keys = self._state_keys()
+        return self.memory.restore({key for key in self.memory.memo() if key not in state_keys})
+
+    def _state_keys(self) -> set[Any]:
+        return set(map(memory_key, self._saved_state.storages()))
 
     def with_copies(self, arguments: Arguments) -> Arguments:
         """Return arguments in which values are replaced with this subject's copies of them."""
@@ -216,6 +243,11 @@ class Subject:
         self.memory.restore()
 
     def restore(self) -> None:
+        """Undo the changes of runs, and give the memory that they have freed back to the system."""
+        self.undo_changes()
+        self.memory.give_back()
+
+    def undo_changes(self) -> None:
         """Restore the initial state; the objects stay the same, because captured programs refer to them."""
         self._copier.clear_caches()
         for place, value in self._values:

@@ -149,7 +149,25 @@ def _use_of(branch: ast.If | ast.While, *, in_loop: bool) -> BranchUse | None:
         return "error"
     if all(map(_writes_message, [*branch.body, *branch.orelse])):
         return "message"
+    if _is_flag(branch.test):
+        return "flag"
     return "end of a loop" if in_loop and isinstance(last, ast.Break | ast.Return) else None
+
+
+def _is_flag(test: ast.expr) -> bool:
+    """Return whether a test reads only attributes of the object, such as ``not self.initialized``."""
+    match test:
+        case ast.BoolOp(values=values):
+            return all(map(_is_flag, values))
+        case ast.UnaryOp(op=ast.Not(), operand=value) | ast.Call(func=ast.Name("bool"), args=[value], keywords=[]):
+            return _is_flag(value)
+        case ast.Call(func=ast.Attribute(value, "item"), args=[], keywords=[]):
+            return _is_flag(value)
+        case ast.Compare(left=value, ops=[ast.Eq() | ast.NotEq() | ast.Is()], comparators=[ast.Constant(0 | 1)]):
+            return _is_flag(value)
+        case ast.Attribute(ast.Name("self")):
+            return True
+    return False
 
 
 #: Functions and methods that write messages.

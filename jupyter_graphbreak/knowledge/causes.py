@@ -738,6 +738,13 @@ CAUSES = (
                 ),
             ),
             (
+                "flag",
+                (
+                    "if this tensor is a flag that changes only once, such as 'initialized', test a Python bool that "
+                    "is kept beside it; otherwise take both sides with torch.where(condition, a, b)"
+                ),
+            ),
+            (
                 "end of a loop",
                 (
                     "compile one step and call it from a loop that is not compiled; or run the maximum number of "

@@ -31,7 +31,7 @@ Rewrite = Literal[
 
 
 #: The purposes that a branch may have.
-BranchUse = Literal["end of a loop", "error", "message"]
+BranchUse = Literal["end of a loop", "error", "flag", "message"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,26 @@ def test_branches_that_raise_errors_write_messages_or_end_loops_are_known() -> N
 
 
 @pytest.mark.parametrize(
+    ("test", "is_flag"),
+    [
+        ("self.initialized", True),
+        ("not self.initialized", True),
+        ("self.training and not self.initialized.item()", True),
+        ("bool(self.initialized)", True),
+        ("self.initialized == 0", True),
+        ("self.count > 3", False),
+        ("self.training and x.max() > 3", False),
+        ("x.flag", False),
+    ],
+)
+def test_a_test_of_a_flag_is_known(test: str, is_flag: bool) -> None:
+    assert branch_uses(ast.parse(f"if {test}:\n    x = 1")) == ({1: "flag"} if is_flag else {})
+
+
+@pytest.mark.parametrize(
     ("use", "advice"),
     [
+        ("flag", "if this tensor is a flag that changes only once"),
         ("error", "return the condition and raise the error after the call"),
         ("message", "return the condition and write the message after the call"),
         ("end of a loop", "compile one step and call it from a loop"),

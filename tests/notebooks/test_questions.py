@@ -837,6 +837,8 @@ the DataLoader gets slow while compiling | compile_time#worker-processes | less 
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
+__closure__[1].cell_contents == 1 recompiles | recompiles#what-a-guard-says-in-pytorch-s-words | an inner function uses
+are coordinate_descent_tuning and conv_1x1_as_mm needed? | libraries#diffusers | measure each
 """
 
 

@@ -859,6 +859,13 @@ the DataLoader gets slow while compiling | compile_time#worker-processes | less 
 the kernel dies when I compile | errors#crashes-and-hangs | Killed process
 compile a ControlNet | libraries#diffusers | in every step as well
 fp8 training with torchao | libraries#quantization-torchao-qat | convert_to_float8_training
+__closure__[1].cell_contents == 1 recompiles | recompiles#what-a-guard-says-in-pytorch-s-words | an inner function uses
+are coordinate_descent_tuning and conv_1x1_as_mm needed? | libraries#diffusers | measure each
+does compiling turn on TF32? | cost#how-much-faster-will-it-be | set_float32_matmul_precision
+autocast or bfloat16? | training#no-grad-autocast-eval-inside-the-compiled-function-or-around-it | needs no casts
+a BatchEncoding moved to the device in forward | libraries#transformers | move it before the call
+top-k sampling in compiled code | where_to_compile#generate | torch.multinomial
+the warm-up changes my batch norm | compile_time#the-second-call-is-slow-too-warm-up | restore them
 """
 
 

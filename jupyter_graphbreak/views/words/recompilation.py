@@ -577,6 +577,7 @@ def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
         setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
         return f"remove the break: the recompiles end with it{setting}"
     tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
-    if "." in name:
+    is_attribute = "." in name
+    if is_attribute and "." not in value:  # the setting is about integers
         return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
-    return tensor if is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"
+    return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"

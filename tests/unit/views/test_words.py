@@ -266,6 +266,11 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             "for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well",
         ),
         (
+            again("self.rate == 0.1"),
+            "self.rate: 0.1 -> different value",
+            "a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
+        ),
+        (
             again("len(args) == 2"),
             "len(args): 2 -> different value",
             "each length of `args` is compiled separately: pass one stacked tensor, or always the same length",

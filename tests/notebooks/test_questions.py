@@ -828,9 +828,9 @@ Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-
 torch.compile kills the system on a Strix Halo | known_bugs#windows-macos-rocm | Update PyTorch with its ROCm
 using FX to symbolically trace a dynamo-optimized function | messages#keras-torchscript-fx | the original function
 input tensor deallocate during graph recording | messages_kernels#cuda-graphs | without a mode
-torchrun: ChildFailedError, exitcode 1 | messages_training#ranks-that-hang-nccl-watchdog | launcher's summary
+torchrun: ChildFailedError, exitcode 1 | messages_training#ranks-that-fail-or-hang | launcher's summary
 TracerWarning: Converting a tensor to a boolean | messages_warnings#export-onnx-aotinductor | that the example took
-what is "Step 2" in a log? | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | goes to the backend
+"Step 2" in a log | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | goes to the backend
 the folder of TORCH_TRACE is empty | logs#which-file-does-tlparse-take | Nothing was compiled
 UnsupportedOperatorError of the ONNX exporter | messages_export#torch-onnx-export | has no rule
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%

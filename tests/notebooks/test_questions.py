@@ -821,7 +821,7 @@ Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dt
 '_OpNamespace' object has no attribute | messages_kernels#custom-operators-the-definition | reinstall it
 We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside of what PyTorch
-torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | way to capture the model
+torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
 flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
 Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch

@@ -269,6 +269,9 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "symbolically traced variables cannot be used as inputs to control flow": lambda: torch.fx.symbolic_trace(
         Applied(lambda x: x if x.sum() > 0 else -x)
     ),
+    "using FX to symbolically trace a dynamo-optimized function": lambda: torch.fx.symbolic_trace(
+        Applied(_compiled(torch.sin))
+    ),
     "Could not guard on data-dependent expression u0 > 4": lambda: _exported(
         lambda x: x + 1 if x.max().item() > 4 else x, torch.tensor([2, 1])
     ),

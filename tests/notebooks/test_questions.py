@@ -820,9 +820,20 @@ DTensor: aten.as_strided has no sharding strategy | messages_training#fsdp-dtens
 Operator aten.ne.Tensor: no sharding strategy (FSDP) | messages_training#fsdp-dtensor-tensor-parallel | x.full_tensor()
 '_OpNamespace' object has no attribute | messages_kernels#custom-operators-the-definition | reinstall it
 not register a meta kernel directly | messages_kernels#custom-operators-the-definition | remove its `register_fake`
+We should not register a meta kernel | messages_kernels#custom-operators-the-definition | remove its `register_fake`
 Triton Error [CUDA]: out of memory | messages_kernels#triton-and-the-gpu | outside of what PyTorch
-torch.onnx: Obtain model graph with strict=False, cross | messages_export#torch-onnx-export | way to capture the model
+torch.onnx: Obtain model graph, strict=False, a cross | messages_export#torch-onnx-export | an attempt to capture
 Flash Attention: a non-deterministic algorithm | messages_warnings#precision-and-the-gpu | from run to run
+flex_attention: KeyError for a mask made of a tensor | libraries#flex-attention-block-masks | index the tensor once
+Error in dlopen of model.so, undefined symbol | messages_export#aotinductor-aot-compile-files | different libtorch
+torch.compile kills the system on a Strix Halo | known_bugs#windows-macos-rocm | Update PyTorch with its ROCm
+using FX to symbolically trace a dynamo-optimized function | messages#keras-torchscript-fx | the original function
+input tensor deallocate during graph recording | messages_kernels#cuda-graphs | without a mode
+torchrun: ChildFailedError, exitcode 1 | messages_training#ranks-that-fail-or-hang | launcher's summary
+TracerWarning: Converting a tensor to a boolean | messages_warnings#export-onnx-aotinductor | that the example took
+"Step 2" in a log | logs#torch-logs-which-word-shows-what-how-to-save-it-how-to-silence-it | goes to the backend
+the folder of TORCH_TRACE is empty | logs#which-file-does-tlparse-take | Nothing was compiled
+UnsupportedOperatorError of the ONNX exporter | messages_export#torch-onnx-export | has no rule
 what speed-up can I expect in ComfyUI? | libraries#comfyui | 20 to 30%
 torch.compile of cross_entropy alone is slower | cost#slower-than-eager-how-to-read-the-figures | nothing to fuse
 the guards got slower with 2.12 | cost#slower-or-more-memory-since-an-update-of-pytorch | Cache Lookup

@@ -21,7 +21,7 @@ from jupyter_graphbreak.analysis.functions import (
 )
 from jupyter_graphbreak.analysis.machinery import is_machinery, is_runner
 from jupyter_graphbreak.analysis.python_text import parse_python
-from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library
+from jupyter_graphbreak.records.package_paths import PackagePaths, as_folder, is_of_standard_library, is_typed_code
 from jupyter_graphbreak.records.records import is_resume, original_name
 from jupyter_graphbreak.report.location import FunctionName, HeadKind, Location, Segment, Source
 
@@ -280,7 +280,8 @@ class Sources:
             return "machinery"
         if text is not None:
             return text.kind
-        return "library" if module_path is not None or filename.startswith("<") else "file"
+        is_generated = filename.startswith("<") and not is_typed_code(filename)
+        return "library" if module_path is not None or is_generated else "file"
 
     def owner(self, stack: Sequence[StackEntry]) -> Owner:
         """Return who owns the innermost frame of a stack; the standard library and machinery count as their caller's.

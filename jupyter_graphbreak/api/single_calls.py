@@ -13,6 +13,7 @@ from jupyter_graphbreak._torch_compat.version import require_torch
 from jupyter_graphbreak.experiments.trial.internal_errors import is_internal
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
 from jupyter_graphbreak.faults import collected_faults, internal_error
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report import schema
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.results import Frontends, Report
@@ -396,7 +397,7 @@ def compare(
     others: Sequence[Arguments] = (),
     *,
     backend: str = "eager",
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
     seconds: float | None = None,
     copied: CopiedCalls | None = None,
     effects: RunEffects | None = None,
@@ -468,7 +469,7 @@ def _call_raises(entry: Entry) -> bool:
 
 
 def _report_until_stopped(
-    entry: Entry, effect: ObservedEffect, find_cell: FindCell = lambda _: None
+    entry: Entry, effect: ObservedEffect, find_cell: FindCell = cell_of_shell
 ) -> tuple[schema.Report, dict[str, str]]:
     """Return the report of the compilations before a call was stopped, and its file names by source id.
 

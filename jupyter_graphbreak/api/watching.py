@@ -19,7 +19,7 @@ from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import forget_compiled_code
 from jupyter_graphbreak.records.records import Record
-from jupyter_graphbreak.records.source_texts import recorded_sources
+from jupyter_graphbreak.records.source_texts import cell_of_shell, recorded_sources
 from jupyter_graphbreak.report.schema import Device, Diagnostic
 from jupyter_graphbreak.results import Report, Reproducer
 from jupyter_graphbreak.views.words.events import events_of
@@ -396,7 +396,7 @@ class EventStream:
             self._send_events(records)
 
     def _send_events(self, records: list[Record]) -> None:
-        sources = recorded_sources(records, lambda _: None, None)
+        sources = recorded_sources(records, cell_of_shell)
         records += [Record({source.kind: msgspec.to_builtins(source)}) for source in sources]
         for event in events_of(build_report(records)):
             if self._on_event is None:

@@ -17,7 +17,9 @@ from jupyter_graphbreak.commands.options import Gate, SharedOptions, shared_opti
 @click.command("notebook", short_help="Show the reports in a notebook, or run it with every cell explained.")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--execute", is_flag=True, help="Run the notebook in a fresh kernel, with every cell explained.")
-@click.option("--output", type=click.Path(path_type=Path), metavar="COPY", help="Write the executed copy to this file.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), metavar="COPY", help="With --execute: the file for the executed copy."
+)
 @shared_options
 def notebook_command(path: Path, *, execute: bool, output: Path | None, **shared: Any) -> int:
     """Show the reports in the outputs of the notebook PATH.

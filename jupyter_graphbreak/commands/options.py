@@ -35,7 +35,8 @@ def shared_options(command: _Command) -> _Command:
             click.option("--baseline", type=click.Path(path_type=Path), metavar="FILE",
                          help="Exit with status 1 on breaks, eager functions and recompiles that FILE does not "
                          "allow, or if nothing was compiled."),
-            click.option("--update-baseline", is_flag=True, help="Rewrite the baseline FILE."),
+            click.option("--update-baseline", is_flag=True,
+                         help="Write the baseline FILE from this run, instead of judging the run."),
             click.option("--redact", is_flag=True,
                          help="Leave out source text, messages, paths and names, so that the report can be shared."),
         )
@@ -52,7 +53,7 @@ def format_option(formats: tuple[str, ...]) -> Callable[[_Command], _Command]:
         type=click.Choice(formats),
         default="text",
         show_default=True,
-        help="Format of the report.",
+        help="Format of the output.",
     )
 
 

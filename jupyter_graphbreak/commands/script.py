@@ -56,11 +56,18 @@ class ProgramCommand(click.Command):
 @click.option("--processes", is_flag=True, help="Also explain the processes that the program starts.")
 @click.option("--compile", "compiles", is_flag=True, help="Compile the modules and functions that the program calls.")
 @click.option("--try", "tries", is_flag=True, help="Try changes that remove breaks and recompiles.")
-@click.option("--patch", metavar="FILE", help="Try your own change: a unified diff.")
+@click.option(
+    "--patch", metavar="FILE", help="Try only your own change, a unified diff; with --try, before all others."
+)
 @click.option("--cost", is_flag=True, help="Measure what compiling costs and saves.")
 @click.option("--check", is_flag=True, help="Compare compiled results with eager ones.")
-@click.option("--values", is_flag=True, help="Show values inside compiled code, and where NaN and Inf arise.")
-@click.option("--at", multiple=True, metavar="LINE", help="With --values: this line alone, operation by operation.")
+@click.option("--values", is_flag=True, help="Show the values inside compiled code, and where NaN and Inf arise.")
+@click.option(
+    "--at",
+    multiple=True,
+    metavar="LINE",
+    help="As --values, but only this line, operation by operation: 12 or model.py:12; can be repeated.",
+)
 @shared_options
 @click.pass_context
 def script_command(
@@ -71,8 +78,8 @@ def script_command(
     With --compile, the modules and tensor functions that the program calls are compiled with the backend eager, as in
     a notebook cell without torch.compile.
 
-    With --try, --patch, --cost, --check and --values, the functions that were compiled run again on copies when the
-    program has ended; the files and the state that they would change stay unchanged.
+    With --try, --patch, --cost, --check, --values and --at, the functions that were compiled run again on copies when
+    the program has ended; the files and the state that they would change stay unchanged.
 
     Put options of graphbreak before the program, and the program's own options after it. In all formats except text,
     the program prints to stderr, so that stdout has only the report. If the program ends with an exit status other

@@ -31,6 +31,7 @@ from jupyter_graphbreak.experiments.trial.values import difference, show
 from jupyter_graphbreak.faults import internal_error, suppress_faults
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.recording.targets import own_codes
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.frontends import Example, Frontends, Verdict
 from jupyter_graphbreak.report.schema import Diagnostic
 from jupyter_graphbreak.report.summary import Summary
@@ -297,7 +298,7 @@ def compare(
     others: Sequence[Arguments] = (),
     *,
     backend: str = "eager",
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
 ) -> Frontends:
     """Compare the front ends on a function.
 

@@ -222,7 +222,7 @@ class CompileExplain(Magics):
     )  # fmt: skip
     @argument(
         "--dynamic", default=None, choices=["true", "false"],
-        help="Compile with or without dynamic shapes.",
+        help="Compile with dynamic=True or dynamic=False; by default, PyTorch makes a size dynamic when it changes.",
     )  # fmt: skip
     @argument(
         "--frontends", action="store_true",
@@ -235,7 +235,7 @@ class CompileExplain(Magics):
     )  # fmt: skip
     @argument(
         "--processes", action="store_true",
-        help="Also watch the processes that the cell starts: workers of a data loader, ranks of a distributed run.",
+        help="Also explain the processes that the cell starts: workers of a data loader, ranks of a distributed run.",
     )  # fmt: skip
     @argument(
         "--try",
@@ -246,12 +246,12 @@ class CompileExplain(Magics):
     )
     @argument(
         "--patch", default=None, metavar="PATH",
-        help="Also try this change: a unified diff that you or an assistant wrote.",
+        help="As --try, beginning with your own change: a unified diff, which an assistant may have written.",
     )  # fmt: skip
     @argument(
         "--cost",
         action="store_true",
-        help="Measure compilation: compiled calls alternate with eager ones, on copies.",
+        help="Measure what compiling costs and saves: compiled calls alternate with eager ones, on copies.",
     )
     @argument(
         "--check",
@@ -261,12 +261,12 @@ class CompileExplain(Magics):
     @argument(
         "--values",
         action="store_true",
-        help="Show the range of what each line computes inside compiled code, and where NaN and Inf arise, forward and "
-        "backward.",
+        help="Show the range of the values that each line computes inside compiled code, and where NaN and Inf arise, "
+        "forward and backward.",
     )
     @argument(
         "--at", action="append", default=None, metavar="LINE",
-        help="With --values: this line alone, operation by operation: 12 or model.py:12; can be repeated.",
+        help="As --values, but only this line, operation by operation: 12 or model.py:12; can be repeated.",
     )  # fmt: skip
     @argument(
         "--repro",
@@ -276,7 +276,8 @@ class CompileExplain(Magics):
     @argument(
         "--fresh",
         action="store_true",
-        help="First forget everything that this kernel has compiled, so that runs can be compared.",
+        help="First forget everything that this kernel has compiled, so that runs can be compared; by default, only "
+        "the functions that the cell names are compiled again.",
     )
     @argument(
         "--log", default=None, metavar="PATH",

@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True):
     remedies : bool
         Whether to try changes that remove breaks and recompiles.
     patch : str or None
-        The path of a unified diff that is also tried.
+        The path of a unified diff to try before all other changes.
     cost : bool
         Whether to measure the cost and benefit of compiling.
     check : bool

@@ -36,7 +36,7 @@ from jupyter_graphbreak.records.records import (
     with_encodable_text,
     without_spare_data,
 )
-from jupyter_graphbreak.records.source_texts import recorded_sources
+from jupyter_graphbreak.records.source_texts import cell_of_shell, recorded_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -65,7 +65,7 @@ class Recording:
 
     def __init__(
         self,
-        find_cell: FindCell = lambda _: None,
+        find_cell: FindCell = cell_of_shell,
         on_record: Callable[[Record], None] | None = None,
         running: str | None = None,
     ) -> None:
@@ -230,7 +230,7 @@ class Recording:
 
 @contextlib.contextmanager
 def record(
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
     on_record: Callable[[Record], None] | None = None,
     running: str | None = None,
 ) -> Iterator[Recording]:

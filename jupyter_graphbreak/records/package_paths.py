@@ -120,6 +120,15 @@ def package_paths() -> PackagePaths:
     return PackagePaths(tuple(library_roots()), tuple(package_folders()))
 
 
+#: The file names of code that a person typed in a Python or IPython session, or of an example in a docstring.
+_TYPED_CODE = re.compile(r"<(?:stdin|console|i?python-input-[\w-]+|doctest .*)>")
+
+
+def is_typed_code(filename: str) -> bool:
+    """Return whether a file name is that of code typed in an interactive session, and not of generated code."""
+    return _TYPED_CODE.fullmatch(filename) is not None
+
+
 def is_library(filename: str) -> bool:
     """Return whether a file belongs to a library; ``<frozen os>``, for example, belongs to the standard library.
 

@@ -14,7 +14,7 @@ import msgspec
 
 from jupyter_graphbreak.records import additions
 from jupyter_graphbreak.records.additions import SourceRecorded
-from jupyter_graphbreak.records.package_paths import PackagePaths
+from jupyter_graphbreak.records.package_paths import PackagePaths, is_typed_code
 from jupyter_graphbreak.records.records import Record, is_inserted_frame, is_resume
 from jupyter_graphbreak.records.source_texts import frames_without_code, source_of_cell, source_of_file
 from jupyter_graphbreak.trace.source_folders import SourceFolders
@@ -271,7 +271,8 @@ def _is_python(text: str) -> bool:
 
 
 def _is_library(filename: str) -> bool:
-    return filename.startswith("<") or _ANY_MACHINE.module_path(filename) is not None
+    is_generated = filename.startswith("<") and not is_typed_code(filename)
+    return is_generated or _ANY_MACHINE.module_path(filename) is not None
 
 
 def _source_folder_hint(number: int) -> str:

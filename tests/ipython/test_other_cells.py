@@ -68,6 +68,22 @@ def test_an_applied_remedy_works(kernel: Kernel, name: str) -> None:
         assert left.summary.graphs >= 1, changed
 
 
+def test_reports_of_the_python_functions_name_cells(kernel: Kernel) -> None:
+    """The magic explains none of these cells."""
+    kernel.run("import torch, jupyter_graphbreak\n" + FUNCTION.replace("step", "plain_step"))
+    kernel.run(
+        "with jupyter_graphbreak.capture() as run:\n"
+        "    torch.compile(plain_step, backend='eager')(torch.ones(3))\n"
+        "call = plain_step, torch.ones(3)\n"
+        "reports = [run.report, jupyter_graphbreak.explain(*call), jupyter_graphbreak.check(*call)]\n"
+        "breaks = [report.breaks[0].location for report in reports]\n"
+        "sources = [{source.id: source for source in report.sources} for report in reports]\n"
+        "for place, by_id in zip(breaks, sources):\n"
+        "    print(by_id[place.source].kind, by_id[place.source].name[:8], place.line, place.code)"
+    )
+    assert kernel.stdout().splitlines()[-3:] == ["cell Cell In[ 5 y.sum().item()"] * 3
+
+
 @pytest.mark.exhaustive
 def test_options_that_are_names_of_a_different_cell_are_not_moved(kernel: Kernel) -> None:
     kernel.run(FUNCTION.replace("step", "named_step"))

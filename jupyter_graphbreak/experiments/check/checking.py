@@ -38,6 +38,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.trial.values import difference, largest_number, varying_places
 from jupyter_graphbreak.recording import recorder
 from jupyter_graphbreak.records.attributes import is_instance
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.cost import UNAFFECTED, Check, Divergence, NumericsTrial
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _sharing_key(entry: Entry) -> Any:
     return owner, place, backend_name(entry.backend), entry.dynamic, entry.modes.records_gradients
 
 
-def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = lambda _: None) -> CheckResult:
+def check_instances(entries: Sequence[Entry], run: Report, *, find_cell: FindCell = cell_of_shell) -> CheckResult:
     """Compare entries of one kind with eager code: each entry alone, and each after the earlier ones have run.
 
     Parameters
@@ -131,7 +132,7 @@ def check_entry(
     entry: Entry,
     run: Report | None = None,
     *,
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
     earlier: Sequence[Entry] = (),
 ) -> CheckResult:
     """Compare values and gradients of an entry's compiled run with those of the eager run, both on copies.

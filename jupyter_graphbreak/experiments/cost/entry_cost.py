@@ -47,6 +47,7 @@ from jupyter_graphbreak.experiments.trial.memory import memory_limit
 from jupyter_graphbreak.experiments.trial.outcome import sandboxed
 from jupyter_graphbreak.experiments.trial.time_limit import limit_time
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.cost import Coverage, DeviceWork, EntryCost, RemediedCost
 from jupyter_graphbreak.report.schema import Device
 
@@ -140,7 +141,7 @@ def measure_entry(
     *,
     budget: Budget | None = None,
     end: float = float("inf"),
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
 ) -> MeasuredEntry:
     """Measure an entry on copies, so that the user's objects do not change.
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jupyter_graphbreak.analysis.python_text import parse_python, without_warnings
 from jupyter_graphbreak.experiments.trial.swapped_places import item_place
 from jupyter_graphbreak.recording.threads_at_work import thread_at_work
-from jupyter_graphbreak.records.source_texts import CellText
+from jupyter_graphbreak.records.source_texts import CellText, cell_of_shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -171,7 +171,7 @@ class Program:
     files: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     compile_text: Callable[[str, str], list[CodeType]] = compile_file
-    find_cell: FindCell = lambda _: None
+    find_cell: FindCell = cell_of_shell
 
     @functools.cached_property
     def functions(self) -> LiveFunctions:

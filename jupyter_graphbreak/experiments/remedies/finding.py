@@ -25,6 +25,7 @@ from jupyter_graphbreak.experiments.trial.entry import Entry, callable_name, why
 from jupyter_graphbreak.experiments.trial.rebuilt_calls import CannotRebuildError, can_be_rebuilt, rebuilt_arguments
 from jupyter_graphbreak.experiments.trial.side_effects import TrialStoppedError
 from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, limit_time
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.remedies import INTERRUPTED
 from jupyter_graphbreak.report.schema import Device, Diagnostic, Report
 
@@ -150,7 +151,7 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
     *,
     seconds: float | None = None,
     compile_text: Callable[[str, str], list[CodeType]] = compile_file,
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
     on_status: OnStatus = lambda _: None,
     also: Sequence[EditedCells | Patch] = (),
     first_breaks: Collection[str] = (),

@@ -47,6 +47,7 @@ from jupyter_graphbreak.experiments.trial.subject import Subject
 from jupyter_graphbreak.experiments.trial.time_limit import Patience, TimeUpError, limit_time, seconds_left
 from jupyter_graphbreak.faults import description
 from jupyter_graphbreak.recording import recorder
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.remedies import WORKING, Evidence
 from jupyter_graphbreak.report.schema import Device
 
@@ -203,7 +204,7 @@ class TrialRunner:
         self,
         entry: Entry,
         compile_text: Callable[[str, str], list[CodeType]] = compile_file,
-        find_cell: FindCell = lambda _: None,
+        find_cell: FindCell = cell_of_shell,
     ) -> None:
         self.entry = entry
         self._uncompiled_original = Original(entry)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from jupyter_graphbreak.records.package_paths import is_library, package_paths
 from jupyter_graphbreak.records.records import original_name
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.location import Location, Segment, Source
 from jupyter_graphbreak.report.schema import Effect
 
@@ -29,7 +30,7 @@ def with_effects(
     report: Report,
     files: Mapping[str, str],
     effects: Iterable[ObservedEffect],
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
 ) -> Report:
     """Return a report that lists effects, without duplicates.
 

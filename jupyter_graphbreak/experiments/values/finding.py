@@ -27,6 +27,7 @@ from jupyter_graphbreak.experiments.trial.time_limit import TimeUpError, require
 from jupyter_graphbreak.experiments.values.ranges import range_of
 from jupyter_graphbreak.experiments.values.recorder import EagerRecordingMode, NodeKey, RecordingBackend, ValueRecorder
 from jupyter_graphbreak.recording import recorder as recording_of
+from jupyter_graphbreak.records.source_texts import cell_of_shell
 from jupyter_graphbreak.report.schema import Device
 from jupyter_graphbreak.report.values import EntryValues, LineValues, NonFinite, NonFiniteCounts, NonFiniteInput
 
@@ -70,7 +71,7 @@ def values_of_entry(
     lines: Sequence[WantedLine] = (),
     number: int = 1,
     calls: int = 1,
-    find_cell: FindCell = lambda _: None,
+    find_cell: FindCell = cell_of_shell,
 ) -> FoundValues:
     """Run the operations of an entry's graphs one by one on copies, and record their values.
 

@@ -13,6 +13,7 @@ from jupyter_graphbreak.experiments.families.bound_names import is_bound_before,
 from jupyter_graphbreak.experiments.families.branch_sides import (
     RANDOM_OPERATIONS,
     BranchSide,
+    has_no_side_effects,
     parenthesized,
     read_side,
     read_sides,
@@ -47,6 +48,8 @@ _STEEP_FUNCTIONS = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"}
 
 def guarded_side(side: BranchSide, condition: str, torch: str, *, is_taken: bool) -> BranchSide:
     """Return one side of a branch, with risky operands replaced with 1 when the other side is taken.
+
+    Dividing integers by zero would raise an error, and a gradient might become NaN.
 
     Parameters
     ----------
@@ -95,7 +98,8 @@ class _OperandGuard(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         """Guard divisors, and the bases of powers with a floating-point exponent."""
         self.generic_visit(node)
-        if isinstance(node.op, ast.Div) and not isinstance(node.right, ast.Constant):
+        is_division = isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod) and not _is_text(node.left)
+        if is_division and not isinstance(node.right, ast.Constant):
             node.right = self._guarded(node.right)
         exponent = node.right.value if isinstance(node.right, ast.Constant) else None
         if isinstance(node.op, ast.Pow) and isinstance(exponent, float):
@@ -119,9 +123,13 @@ class _OperandGuard(ast.NodeTransformer):
         return parse_expression(where_call(self._torch, self._condition, *sides))
 
 
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
 FAMILY = "branch"
 _WHERE_TITLE = "Take both sides with torch.where"
-_GUARDED_TITLE = "Take both sides with torch.where, and keep gradients finite on the side that is not taken"
+_GUARDED_TITLE = "Take both sides with torch.where, with harmless operands on the side that is not taken"
 _COND_TITLE = "Give both sides to torch.cond"
 #: The operators of augmented assignments, with the signs and numbers that change no value: -0.0 + 0 is 0.0, so a sum is
 #: written as a difference.
@@ -226,7 +234,7 @@ def _propose_for_expression(site: Site, if_expression: ast.IfExp, decided_count:
     if condition is None:
         return
     if_text, else_text = argument(site.draft, if_expression.body), argument(site.draft, if_expression.orelse)
-    texts = {_WHERE_TITLE: where_call(torch, condition, if_text, else_text)}
+    texts = {_WHERE_TITLE: _selected_text(site, condition, if_text, else_text)[0]}
     sides = [
         guarded_text(text, condition, torch, is_taken=is_taken)
         for text, is_taken in ((if_text, True), (else_text, False))
@@ -285,6 +293,7 @@ def _propose_for_statement(site: Site, branch: ast.If, decided_count: int = 0) -
     if len(branch.body) == 1 and isinstance(branch.body[0], ast.Continue) and not branch.orelse:
         yield from _run_skipped_statements(site, branch, condition)
         return
+    yield from _select_arguments(site, branch, condition, python_test)
     sides = read_sides(site.draft, branch, torch)
     if sides is None:
         return
@@ -363,17 +372,32 @@ def _selection_statements(
         return None
     sides = {target: (if_side.values.get(target, target), else_side.values.get(target, target)) for target in targets}
     lines = [*if_side.lines, *else_side.lines]
+    if not condition.isidentifier() and (
+        len(targets) > 1 or _selected_text(site, condition, *sides[targets[0]])[1] > 1
+    ):
+        name = fresh_name(site.draft, "condition")
+        lines.insert(0, f"{name} = {parenthesized(condition)}")
+        condition = name
     if len(targets) > 1:
-        if not condition.isidentifier():
-            name = fresh_name(site.draft, "condition")
-            lines.insert(0, f"{name} = {parenthesized(condition)}")
-            condition = name
         lines += _save_values(site, sides)
-    selected = ((target, where_call(site.torch, condition, a, b)) for target, (a, b) in sides.items() if a != b)
+    selected = [(target, _selected_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
     return [
         *lines,
         *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selected),
     ]
+
+
+def _selected_text(site: Site, condition: str, if_text: str, else_text: str) -> tuple[str, int]:
+    """Return an expression that selects one of two values, member by member, and how often it reads the condition."""
+    reads = 0
+
+    def where(condition: str, if_member: str, else_member: str) -> str:
+        nonlocal reads
+        reads += 1
+        return where_call(site.torch, condition, if_member, else_member)
+
+    value = select_value(condition, if_text, else_text, where)
+    return render_value(value or where(condition, if_text, else_text)), reads
 
 
 def _save_values(site: Site, sides: dict[str, tuple[str, str]]) -> list[str]:
@@ -503,6 +527,38 @@ def _select_in_place(site: Site, branch: ast.If, condition: str, decided_count: 
         yield from _propose_both_sides(
             site, f"{_WHERE_TITLE}, in place", [splice], [branch.test], decided_count=decided_count
         )
+
+
+def _select_arguments(site: Site, branch: ast.If, condition: str, python_test: str) -> Iterator[Proposal]:
+    """Call once the function that both sides call, such as ``parts.append``, with arguments that are selected."""
+    calls = [
+        block[0].value
+        for block in (branch.body, branch.orelse)
+        if len(block) == 1 and isinstance(block[0], ast.Expr) and isinstance(block[0].value, ast.Call)
+    ]
+    if len(calls) != 2 or python_test:  # noqa: PLR2004 - one on each side
+        return
+    arguments = [
+        [*call.args, *(keyword.value for keyword in call.keywords), call.func]
+        for call in calls
+        if not any(isinstance(part, ast.Starred) for part in call.args)
+    ]
+    if len(arguments) != len(calls) or not all(has_no_side_effects(part) for parts in arguments for part in parts):
+        return
+    if_value, else_value = (
+        (
+            ast.unparse(call.func),
+            (*("" for _ in call.args), *(f"{keyword.arg}=" for keyword in call.keywords)),
+            tuple(argument(site.draft, part) for part in parts[:-1]),
+        )
+        for call, parts in zip(calls, arguments, strict=True)
+    )
+    name = fresh_name(site.draft, "condition")
+    selected = select_value(name, if_value, else_value, functools.partial(where_call, site.torch))
+    if selected is None or isinstance(selected, str):
+        return
+    lines = [f"{name} = {parenthesized(condition)}", render_value(selected)]
+    yield from _propose_both_sides(site, _WHERE_TITLE, [site.draft.statement_replacement(branch, lines)], [branch.test])
 
 
 def _merge_returns(

@@ -92,6 +92,35 @@ def function(*lines: str) -> str:
             ["y = torch.where((x == mask).all() & (x.shape == mask.shape), x, mask)", "return y"],
         ),
         (
+            ["if x.hot and mask.hot: x = x + 1", "return x"], "x.hot",
+            ["x = torch.where(torch.logical_and(x.hot, mask.hot), x + 1, x)", "return x"],
+        ),
+        (
+            ["if is_hot(x) or is_hot(-x) or is_hot(mask): x = x + 1", "return x"], "is_hot(x)",
+            ["x = torch.where(torch.logical_or(torch.logical_or(is_hot(x), is_hot(-x)), is_hot(mask)), x + 1, x)",
+             "return x"],
+        ),
+        (
+            ["if x.sum() > 0:", "    mask = mask._replace(h=x, c=-x)", "else:", "    mask = mask._replace(c=x)",
+             "return mask"], "x.sum() > 0",
+            ["condition = x.sum() > 0",
+             "mask = mask._replace(h=torch.where(condition, x, mask.h), c=torch.where(condition, -x, x))",
+             "return mask"],
+        ),
+        (
+            ["if x.sum() > 0:", "    mask.append((x, 'a'))", "else:", "    mask.append((-x, 'a'))"], "x.sum() > 0",
+            ["condition = x.sum() > 0", "mask.append((torch.where(condition, x, -x), 'a'))"],
+        ),
+        (
+            ["if x.sum() > 0: mask = mask._replace(h=x)", "return mask"], "x.sum() > 0",
+            ["mask = mask._replace(h=torch.where(x.sum() > 0, x, mask.h))", "return mask"],
+        ),
+        (
+            ["y, z = (x, mask) if x.sum() > 0 else (mask, x)", "return y - z"],
+            "(x, mask) if x.sum() > 0 else (mask, x)",
+            ["y, z = (torch.where(x.sum() > 0, x, mask), torch.where(x.sum() > 0, mask, x))", "return y - z"],
+        ),
+        (
             ["if 0 < x.mean() <= 1: x = x \\", "  + 1", "return x"], "0 < x.mean() <= 1",
             ["x = torch.where((0 < x.mean()) & (x.mean() <= 1), x \\", "  + 1, x)", "return x"],
         ),
@@ -119,12 +148,18 @@ def test_both_sides_are_computed_with_where(before: list[str], code: str, after:
              "torch.where(condition, 1, mask) ** 0.5)"],
         ),
         (
+            ["if mask.any(): x = x // mask.sum() % x", "return x"], "mask.any()",
+            ["condition = mask.any()",
+             "x = torch.where(condition, x // torch.where(condition, mask.sum(), 1) % torch.where(condition, x, 1), x)",
+             "return x"],
+        ),
+        (
             ["return x.log() / 2 if x.any() else x"], "x.log() / 2 if x.any() else x",
             ["return torch.where(x.any(), torch.where(x.any(), x, 1).log() / 2, x)"],
         ),
     ],
 )  # fmt: skip
-def test_gradients_stay_finite_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
+def test_operands_are_harmless_on_the_side_that_is_not_taken(before: list[str], code: str, after: list[str]) -> None:
     proposed = texts("branch", problem(function(*before), code))
     assert function(*after) in proposed
     assert any("torch.where" in text and text != function(*after) for text in proposed), "the plain one is first"

@@ -111,7 +111,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     """
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
-        (seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0
+        (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
     )
     return DeviceWork(
         launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
@@ -154,7 +154,7 @@ def measure_entry(
     end : float
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
     """
-    started = time.monotonic()
+    start = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
         eager = Variant(entry, compiled=False)
         compiled = Variant(entry, compiled=True, marked=True)
@@ -202,8 +202,8 @@ def measure_entry(
             eager=eager_time,
             compiled=compiled_time,
             remedied=[
-                RemediedCost(list(ids), spread_of(timed), device)
-                for ids, timed, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
+                RemediedCost(list(ids), spread_of(timed_calls), device)
+                for ids, timed_calls, device in zip(remedied_variants, calls[3:], work[2:], strict=True)
             ],
             parts=[_with_original_ids(part, correspondence) for part in parts],
             coverage=Coverage(*coverage, share) if coverage is not None else None,
@@ -215,7 +215,7 @@ def measure_entry(
             graph_us = {part.graph or "": part.time.median_us for part in parts if part.kind == "graph"}
             used_frames = {mark.name for call in calls[1] for mark in call.marks if mark.kind == "entered"}
             steady_state = SteadyState(entry, eager, compiled, correspondence, locate, graph_us, guards, used_frames)
-            cost = with_further_measurements(cost, steady_state, seconds=time.monotonic() - started, end=end)
+            cost = with_further_measurements(cost, steady_state, seconds=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return MeasuredEntry(cost, copy_report, startup)
 
@@ -227,8 +227,8 @@ def _remedied_variants(
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
     for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
-        with contextlib.suppress(Exception), remedy_context() as changed:  # a remedy that fails is not timed
-            variant = Variant(changed, compiled=not changed.compiles_itself, context=remedy_context)
+        with contextlib.suppress(Exception), remedy_context() as changed_entry:  # a remedy that fails is not timed
+            variant = Variant(changed_entry, compiled=not changed_entry.compiles_itself, context=remedy_context)
         if variant is not None:
             yield ids, variant
 
@@ -322,8 +322,8 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
     """Return after how many calls the time saved makes up for the compile time; ``None`` if no time is saved."""
-    spent = correspondence.compile_seconds()
-    return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
+    compile_s = correspondence.compile_seconds()
+    return max(1, math.ceil(compile_s * 1e6 / gain)) if gain is not None and compile_s > 0 else None
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:

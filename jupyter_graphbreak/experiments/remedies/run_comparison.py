@@ -53,17 +53,17 @@ class BreakComparison:
 
     Parameters
     ----------
-    removed : frozenset of str
+    removed_breaks : frozenset of str
         The ids of the program's breaks whose places no longer break on any input.
     other_cause : dict
         For breaks whose places now break for a different cause: the new break.
-    new : list of Break
+    new_breaks : list of Break
         The breaks at places where the program does not break, in the order in which they occurred.
     """
 
-    removed: frozenset[str]
+    removed_breaks: frozenset[str]
     other_cause: Mapping[str, Break]
-    new: list[Break]
+    new_breaks: list[Break]
 
 
 def compare_breaks(
@@ -86,7 +86,9 @@ def compare_breaks(
 
     def new_lines_of(lines: Iterable[FileLine]) -> frozenset[FileLine]:
         return frozenset(
-            (name, new) for name, line in lines for new in (line_maps[name][line] if name in line_maps else {line})
+            (name, new_line)
+            for name, line in lines
+            for new_line in (line_maps[name][line] if name in line_maps else {line})
         )
 
     def hunks_of(lines: Iterable[FileLine]) -> set[FileLine]:
@@ -117,19 +119,19 @@ def compare_breaks(
                 )
             )
         ]
-    removed = frozenset(ident for ident, new_breaks in breaks_at_place.items() if not new_breaks)
+    removed_breaks = frozenset(ident for ident, breaks_now in breaks_at_place.items() if not breaks_now)
     types = {break_.id: break_.gb_type for break_ in first_call_breaks}
     other_cause = {
-        ident: new_breaks[0]
-        for ident, new_breaks in breaks_at_place.items()
-        if new_breaks and all(new_break.gb_type != types[ident] for new_break in new_breaks)
+        ident: breaks_now[0]
+        for ident, breaks_now in breaks_at_place.items()
+        if breaks_now and all(new_break.gb_type != types[ident] for new_break in breaks_now)
     }
-    new = [
+    new_breaks = [
         new_break
         for new_break, new_places in breaks_after
         if not any(_is_same_place(old_break, places, new_break, new_places) for old_break, _, places in breaks_before)
     ]
-    return BreakComparison(removed, other_cause, new)
+    return BreakComparison(removed_breaks, other_cause, new_breaks)
 
 
 def _is_same_place(
@@ -283,7 +285,7 @@ def _is_of_other_kind(case: ReferenceCase) -> bool:
 
 @dataclass(frozen=True)
 class EdgeFindings:
-    """How a changed program differs on edge inputs.
+    """The differences of a changed program on edge inputs.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class UnfusedPair:
     nbytes : int
         The bytes that the second one reads and that the first one reads or writes.
     inductor_reason : str
-        Why inductor does not fuse them, in its words; empty if it does not say.
+        The reason why inductor does not fuse them, in its words; empty if it gives none.
     """
 
     first: Kernel

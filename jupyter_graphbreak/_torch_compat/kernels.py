@@ -25,9 +25,9 @@ def python_kernels() -> Iterator[types.FunctionType]:
     account for.
     """
     global _last_search  # noqa: PLW0603 - a search looks at all objects
-    registered = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
-    if registered != _last_search[0]:
-        _last_search = registered, [weakref.ref(function) for function in _functions_referenced_outside_python()]
+    registered_count = len(getattr(sys.modules.get("torch.library"), "_impls", ()))
+    if registered_count != _last_search[0]:
+        _last_search = registered_count, [weakref.ref(function) for function in _functions_referenced_outside_python()]
     yield from (function for reference in _last_search[1] if (function := reference()) is not None)
 
 
@@ -38,9 +38,8 @@ def _functions_referenced_outside_python() -> list[types.FunctionType]:
     outside_counts = [
         (sys.getrefcount(function) - reference_counts[number], function) for number, function in functions.items()
     ]
-    usual_count = max(Counter(count for count, _ in outside_counts).items(), key=lambda item: item[1], default=(0, 0))[
-        0
-    ]
+    frequencies = Counter(count for count, _ in outside_counts)
+    usual_count = max(frequencies, key=lambda count: frequencies[count], default=0)
     return [function for count, function in outside_counts if count > usual_count]
 
 

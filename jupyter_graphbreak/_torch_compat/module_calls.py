@@ -282,9 +282,9 @@ def intercepted_module_calls(
             state.reasons_not_compiled.setdefault(type(module).__name__, "a different thread called it")
 
     __call__ = functools.update_wrapper(interposed(original, state, plan, on_other_thread), original)
-    compiling = importlib.import_module("torch._dynamo.convert_frame").compile_lock
+    compile_lock = importlib.import_module("torch._dynamo.convert_frame").compile_lock
     with contextlib.ExitStack() as stack:
-        with compiling:  # no thread may be compiling with the original in place
+        with compile_lock:  # no thread may be compiling with the original in place
             stack.enter_context(patched(torch.nn.Module, "__call__", __call__))
             stack.enter_context(
                 while_converting(lambda _: _original_module_call(original, __call__), includes_other_threads=True)
@@ -293,7 +293,7 @@ def intercepted_module_calls(
             yield
         finally:
             state.is_open = False
-            with compiling:
+            with compile_lock:
                 stack.close()
 
 
@@ -376,8 +376,8 @@ def while_converting(
         Whether to include other threads.
     """
     module = importlib.import_module("torch._dynamo.convert_frame")
-    skipped = importlib.import_module("torch._dynamo.types").ConvertFrameReturn
-    converting = threading.local()
+    result_class = importlib.import_module("torch._dynamo.types").ConvertFrameReturn
+    conversion_state = threading.local()
     thread, is_open, get_ident = threading.get_ident(), [True], threading.get_ident
 
     def with_context(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -387,20 +387,20 @@ def while_converting(
                 kwargs["skip"] += 1
             if (
                 not is_open
-                or getattr(converting, "active", False)
+                or getattr(conversion_state, "active", False)
                 or not (includes_other_threads or get_ident() == thread)
             ):
                 return original(self, *args, **kwargs)
-            converting.active = True
+            conversion_state.active = True
             try:
                 try:
                     context = make_context(args[0].f_code)
                     if context is None:
-                        return skipped()
+                        return result_class()
                     context.__enter__()
                 except Exception as fault:  # noqa: BLE001 - the frame must still run
                     report_to_run("preparing a compilation", fault)
-                    return skipped()
+                    return result_class()
                 try:
                     return original(self, *args, **kwargs)
                 finally:
@@ -409,7 +409,7 @@ def while_converting(
                     except Exception as fault:  # noqa: BLE001 - as above
                         report_to_run("undoing the changes for a compilation", fault)
             finally:
-                converting.active = False
+                conversion_state.active = False
 
         return convert
 

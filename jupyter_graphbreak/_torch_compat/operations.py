@@ -85,14 +85,18 @@ class Allocations(TorchDispatchMode, Generic[_T]):
         result = func(*args, **(kwargs or {}))
         argument_storages = {reference.cdata for reference, _ in _storages((args, kwargs))}
         for reference, nbytes in _storages(result):
-            noted = self._allocations.get(reference.cdata)
-            if reference.cdata not in argument_storages and (noted is None or noted[0].expired()):
+            allocation = self._allocations.get(reference.cdata)
+            if reference.cdata not in argument_storages and (allocation is None or allocation[0].expired()):
                 self._allocations[reference.cdata] = reference, self._describe(), nbytes
         return result
 
     def live_allocations(self) -> list[tuple[_T, int]]:
         """Return the values stored for memory that is not yet freed, each with the number of bytes."""
-        return [(noted, nbytes) for reference, noted, nbytes in self._allocations.values() if not reference.expired()]
+        return [
+            (description, nbytes)
+            for reference, description, nbytes in self._allocations.values()
+            if not reference.expired()
+        ]
 
 
 def _storages(values: Any) -> Iterator[tuple[StorageWeakRef, int]]:

@@ -115,14 +115,14 @@ def _activity(event: Any) -> Activity:
 def _filtered_stderr(dropped_lines: re.Pattern[bytes]) -> Iterator[None]:
     """Delay the standard error of the process until the context ends, and drop the lines that match a pattern."""
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as written:
-        os.dup2(written.fileno(), 2)
+    with tempfile.TemporaryFile() as output_file:
+        os.dup2(output_file.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(stderr, 2)
-            written.seek(0)
-            for line in written:
+            output_file.seek(0)
+            for line in output_file:
                 if not dropped_lines.search(line):
                     os.write(stderr, line)
             os.close(stderr)

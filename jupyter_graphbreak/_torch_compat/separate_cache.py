@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 def is_allowed_in_graph(function: Any) -> bool:
     """Return whether Dynamo recognizes a function by its identity, so that it would not recognize a copy."""
-    known = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
-    return known is not None and bool(known(function))
+    is_allowed = getattr(importlib.import_module("torch._dynamo.trace_rules"), "is_callable_allowed", None)
+    return is_allowed is not None and bool(is_allowed(function))
 
 
 def copy_fx_wraps(scope: dict[str, Any], copy: dict[str, Any]) -> None:
@@ -290,9 +290,8 @@ def forgotten_backends() -> Iterator[None]:
     module = importlib.import_module("torch._dynamo.eval_frame")
     cached_backends: Any = getattr(module, "cached_backends", None)
     context_class = getattr(module, "_TorchDynamoContext", None)
-    if (
-        cached_backends is None or context_class is None or not hasattr(module, "innermost_backend")
-    ):  # not in this PyTorch
+    # A PyTorch may lack these.
+    if cached_backends is None or context_class is None or not hasattr(module, "innermost_backend"):
         yield
         return
     cached_before = frozenset(cached_backends)
@@ -360,7 +359,7 @@ def _separate_cache_sizes(earlier_versions: Callable[[CodeType], Collection[int]
 def restored_counters() -> Iterator[None]:
     """Restore Dynamo's counters, such as the number of graph breaks, but keep the counts of other threads."""
     counters = importlib.import_module("torch._dynamo.utils").counters
-    restored = {name: counter.copy() for name, counter in counters.items()}
+    counters_before = {name: counter.copy() for name, counter in counters.items()}
     thread = get_ident()
 
     @contextlib.contextmanager
@@ -375,14 +374,14 @@ def restored_counters() -> Iterator[None]:
             for name, counter in counters.items():
                 added_ids = counter - at_start.get(name, Counter())
                 if added_ids:
-                    restored.setdefault(name, Counter()).update(added_ids)
+                    counters_before.setdefault(name, Counter()).update(added_ids)
 
     try:
         with while_converting(keep_other_threads, includes_other_threads=True):
             yield
     finally:
         counters.clear()
-        counters.update(restored)
+        counters.update(counters_before)
 
 
 @contextlib.contextmanager
@@ -412,10 +411,10 @@ def _invalidate(entry: Any) -> None:
     different object, with a name that no function has.
     """
     manager = entry.guard_manager
-    deleted = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
-    deleted.id_matched_objs = {"": weakref.ref(_invalidate)}
+    deleted_manager = importlib.import_module("torch._dynamo.guards").DeletedGuardManagerWrapper(TRIAL_ENDED)
+    deleted_manager.id_matched_objs = {"": weakref.ref(_invalidate)}
     if getattr(manager, "extra_state", None) is not None:
-        manager.extra_state.invalidate(manager.cache_entry, deleted)
+        manager.extra_state.invalidate(manager.cache_entry, deleted_manager)
 
 
 @contextlib.contextmanager

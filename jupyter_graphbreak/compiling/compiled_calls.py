@@ -138,9 +138,9 @@ class CompiledCalls:
         active_routes[self._thread] = (*active_routes.get(self._thread, ()), self.route)
 
     def _end_routing(self) -> None:
-        remaining = tuple(route for route in active_routes.pop(self._thread, ()) if route != self.route)
-        if remaining:
-            active_routes[self._thread] = remaining
+        remaining_routes = tuple(route for route in active_routes.pop(self._thread, ()) if route != self.route)
+        if remaining_routes:
+            active_routes[self._thread] = remaining_routes
 
     def route(self, call: Any) -> Any:
         """Return the callable to call instead: the same one, a copy with routed calls, or a wrapper that decides."""
@@ -203,10 +203,14 @@ class CompiledCalls:
         function = bound.__func__ if isinstance(bound, types.MethodType) else call
         if not isinstance(function, types.FunctionType):
             return call
-        routed = self._routed_functions.routed(function)
-        if routed is None:
+        routed_function = self._routed_functions.routed(function)
+        if routed_function is None:
             return call
-        return types.MethodType(routed, bound.__self__) if isinstance(bound, types.MethodType) else routed
+        return (
+            types.MethodType(routed_function, bound.__self__)
+            if isinstance(bound, types.MethodType)
+            else routed_function
+        )
 
     def _plan_own_call(self, module: torch.nn.Module, *args: Any, **kwargs: Any) -> SubstituteCall | None:
         """Return the call to make for a module whose class has its own ``__call__``; ``None`` for the original."""
@@ -244,11 +248,11 @@ class CompiledCalls:
         caller = self._prepare()
         if caller is None:
             return None
-        traceable = self._traceable_callables.traceable(call, target)
+        traceable_callable = self._traceable_callables.traceable(call, target)
         self._add_compiled(target)
         failed = functools.partial(hide_compilation, grad_mode=torch.is_grad_enabled())
         self._state.is_inside_call = True
-        return SubstituteCall(caller, (traceable, args, kwargs), {}, failed, self._leave_call)
+        return SubstituteCall(caller, (traceable_callable, args, kwargs), {}, failed, self._leave_call)
 
     def _leave_call(self) -> None:
         """Update the state at the end of a substituted call."""

@@ -112,41 +112,43 @@ _USER_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<nam
 
 def _with_lines_of_graphs(entries: list[types.TracebackType]) -> list[types.TracebackType]:
     """Return entries with the program's lines instead of the line that called the graph."""
-    replaced: list[types.TracebackType] = []
+    new_entries: list[types.TracebackType] = []
     for entry in entries:
         places = places_in_graph(entry.tb_frame, entry.tb_lineno)
-        caller = next((index for index in range(len(replaced) - 1, -1, -1) if not _is_machinery(replaced[index])), None)
+        caller = next(
+            (index for index in range(len(new_entries) - 1, -1, -1) if not _is_machinery(new_entries[index])), None
+        )
         if places and caller is not None:
-            caller_code = replaced[caller]
-            (_, line, _), *inlined = places
-            stand_ins = [_entry_at_line(caller_code, name, filename, line) for filename, line, name in inlined]
-            replaced[caller:] = [
+            caller_code = new_entries[caller]
+            (_, line, _), *inlined_places = places
+            stand_ins = [_entry_at_line(caller_code, name, filename, line) for filename, line, name in inlined_places]
+            new_entries[caller:] = [
                 types.TracebackType(None, caller_code.tb_frame, _NO_INSTRUCTION, line),
                 *(stand_in for stand_in in stand_ins if stand_in is not None),
             ]
-        replaced.append(entry)
-    return replaced
+        new_entries.append(entry)
+    return new_entries
 
 
 def places_in_graph(frame: types.FrameType, line: int) -> list[tuple[str, int, str]]:
     """Return the stack (file, line, function) of the operation on a line of a graph's code, outermost first."""
     if not frame.f_code.co_filename.startswith(_GRAPH_FILE_PREFIX):
         return []
-    assigned = _ASSIGNED_NAME.match(linecache.getline(frame.f_code.co_filename, line))
+    assignment = _ASSIGNED_NAME.match(linecache.getline(frame.f_code.co_filename, line))
     graph = getattr(frame.f_locals.get("self"), "graph", None)
-    if assigned is None or graph is None:
+    if assignment is None or graph is None:
         return []
-    stack = next((node.stack_trace for node in graph.nodes if node.name == assigned[1]), None) or ""
+    stack = next((node.stack_trace for node in graph.nodes if node.name == assignment[1]), None) or ""
     return [(place["file"], int(place["line"]), place["name"]) for place in _USER_LINE.finditer(stack)]
 
 
 def _entry_at_line(entry: types.TracebackType, name: str, filename: str, line: int) -> types.TracebackType | None:
     """Return a traceback entry for a line of an inlined function, which has no frame."""
     line_range = ast.Pass(lineno=line, end_lineno=line, col_offset=0, end_col_offset=0)
-    raising = ast.copy_location(
+    raise_statement = ast.copy_location(
         ast.Raise(ast.copy_location(ast.Name("StopIteration", ast.Load()), line_range), None), line_range
     )
-    code = compile(ast.Module([raising], []), filename, "exec").replace(co_name=name, co_qualname=name)
+    code = compile(ast.Module([raise_statement], []), filename, "exec").replace(co_name=name, co_qualname=name)
     try:
         exec(code, entry.tb_frame.f_globals, {})  # noqa: S102 - the statement above
     except StopIteration as raised:
@@ -200,16 +202,16 @@ def _trimmed(traceback: types.TracebackType | None, filename: str) -> types.Trac
 
 def _relinked(entries: list[types.TracebackType]) -> types.TracebackType | None:
     """Return a traceback from entries, with resume functions merged into the functions that they resume."""
-    merged: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
+    frames: list[tuple[types.TracebackType, types.CodeType]] = []  # entry, code of the function
     for entry in entries:
-        if merged and _resumes(entry, merged[-1][0]):
-            merged[-1] = (entry, merged[-1][1])
+        if frames and _resumes(entry, frames[-1][0]):
+            frames[-1] = (entry, frames[-1][1])
         else:
-            merged.append((entry, entry.tb_frame.f_code))
-    trimmed = None
-    for entry, code in reversed(merged):
-        trimmed = _linked(entry, code, trimmed)
-    return trimmed
+            frames.append((entry, entry.tb_frame.f_code))
+    traceback = None
+    for entry, code in reversed(frames):
+        traceback = _linked(entry, code, traceback)
+    return traceback
 
 
 def _traceback_entries(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
@@ -367,16 +369,16 @@ def _node_at(filename: str, place: tuple[int, int, int, int]) -> ast.expr | None
 def _parameters(function: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...], str | None, str | None]:
     """Return the names of a function's parameters: positional, keyword-only, ``*`` and ``**``."""
     names = iter(function.co_varnames)
-    positional = tuple(itertools.islice(names, function.co_argcount))
+    positional_names = tuple(itertools.islice(names, function.co_argcount))
     by_keyword = tuple(itertools.islice(names, function.co_kwonlyargcount))
     args_name = next(names) if function.co_flags & inspect.CO_VARARGS else None
-    return positional, by_keyword, args_name, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
+    return positional_names, by_keyword, args_name, next(names) if function.co_flags & inspect.CO_VARKEYWORDS else None
 
 
 def _call_arguments(function: types.CodeType, values: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a function call from the variables of its frame."""
-    positional, by_keyword, args_name, kwargs_name = _parameters(function)
-    arguments = [*(values.get(name) for name in positional), *(values.get(args_name, ()) if args_name else ())]
+    positional_names, by_keyword, args_name, kwargs_name = _parameters(function)
+    arguments = [*(values.get(name) for name in positional_names), *(values.get(args_name, ()) if args_name else ())]
     keywords = dict(values.get(kwargs_name, {}) if kwargs_name else {})
     return arguments, {**keywords, **{name: values.get(name) for name in by_keyword}}
 
@@ -388,10 +390,10 @@ def _stand_in_function(statement: ast.stmt, function: types.CodeType) -> ast.Fun
     def parameter(name: str) -> ast.arg:
         return ast.copy_location(ast.arg(name), line_range)
 
-    positional, by_keyword, args_name, kwargs_name = _parameters(function)
+    positional_names, by_keyword, args_name, kwargs_name = _parameters(function)
     arguments = ast.arguments(
         posonlyargs=[],
-        args=[parameter(name) for name in positional],
+        args=[parameter(name) for name in positional_names],
         vararg=parameter(args_name) if args_name is not None else None,
         kwonlyargs=[parameter(name) for name in by_keyword],
         kw_defaults=[None for _ in by_keyword],

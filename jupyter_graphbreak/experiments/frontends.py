@@ -71,9 +71,9 @@ def _capture_with_trace(call: Any, first: Arguments) -> Program:
     if not first.kwargs:
         program: Program = torch.jit.trace(call, first.args)
         return program
-    named = first.named(call)
-    traced = torch.jit.trace(call, example_kwarg_inputs=named)
-    return lambda *args, **kwargs: traced(**Arguments(*args, **kwargs).named(call))
+    named_arguments = first.named(call)
+    traced_module = torch.jit.trace(call, example_kwarg_inputs=named_arguments)
+    return lambda *args, **kwargs: traced_module(**Arguments(*args, **kwargs).named(call))
 
 
 def _capture_with_compile(call: Any, _: Arguments, *, backend: str, fullgraph: bool) -> Program:
@@ -262,8 +262,8 @@ class Examination:
         elif refusal is not None:
             outcome, example, raised = "refuses", refusal[0].example, describe_raised(refusal[1], "program")
         elif self.refusals:
-            special, error = self.refusals[0]
-            notes.append(f"refuses {special.example.what}: {type(error).__name__}")
+            special_input, error = self.refusals[0]
+            notes.append(f"refuses {special_input.example.what}: {type(error).__name__}")
         if not self._eager.is_repeatable and self.raised is None:
             notes.append("eager's own result differs each time; only types and shapes are compared")
         if self.raised is not None:
@@ -336,7 +336,7 @@ def compare(
     def note(activity: str, fault: Exception) -> None:
         diagnostics.append(Diagnostic("error", internal_error(activity, fault)))
 
-    remaining = [name for name, _ in capture_functions(backend)]
+    remaining_names = [name for name, _ in capture_functions(backend)]
     with sandboxed(), contextlib.suppress(TimeUpError):
         eager = Reference(fn, Input(first, example))
         changes = sorted(eager.changed)
@@ -349,7 +349,7 @@ def compare(
                 if name == "torch.compile":
                     report = examination.report
                 del examination  # frees the copy of the function, the program and its results
-            remaining.remove(name)
+            remaining_names.remove(name)
             eager.subject.memory.release()
     advice = [b.advice[0].text for b in report.breaks if b.advice] if report is not None else []
     return Frontends(
@@ -362,7 +362,7 @@ def compare(
         verdicts=verdicts,
         advice=advice[0] if advice else None,
         report=report,
-        left_out=remaining,
+        left_out=remaining_names,
         diagnostics=diagnostics,
     )
 

@@ -56,7 +56,7 @@ class ThreadScopes(threading.local):
 
     def close_traced(self, tracer: Any, variable: Any) -> None:
         """Note that the tracer has left a scope."""
-        self._set_traced(tracer, [traced for traced in self._traced_scopes(tracer) if traced[0] != id(variable)])
+        self._set_traced(tracer, [scope for scope in self._traced_scopes(tracer) if scope[0] != id(variable)])
         self._last = self.open_scopes(tracer)
 
     def begin_trace(self) -> None:

@@ -54,12 +54,12 @@ def watch_paths(observer: Observer) -> AbstractContextManager[None]:
         answer = call.result.as_python_constant()
         if not answer:  # the answer of the uncompiled program: False, or None for a state
             return None
-        differing = AnswerDiffers(
+        answer_differs = AnswerDiffers(
             question=f"{question.__module__}.{question.__name__}", compiled=str(answer), eager="False",
             call=_place(tracer),
         )  # fmt: skip
-        call.result = follower.follow(tracer, call.result, answer, differing)
-        return differing
+        call.result = follower.follow(tracer, call.result, answer, answer_differs)
+        return answer_differs
 
     return watching_calls(owner, "call_function", observer, after=observation)
 
@@ -201,9 +201,8 @@ class _TracerSteps:
         self._close_branches(lambda branch: index in {branch.eager_target, branch.merge_point})
         targets = self._following_indices(index)
         for branch in self._open_branches:
-            if (
-                branch.is_test and len(targets) > 1 and branch.eager_target in targets
-            ):  # a later operand of the same test
+            is_later_operand = len(targets) > 1 and branch.eager_target in targets
+            if branch.is_test and is_later_operand:  # of the same test
                 branch.lines.clear()
             else:
                 branch.is_test = branch.is_test and not instruction.opname.startswith(("STORE_", "DELETE_"))
@@ -257,13 +256,13 @@ class _TracerSteps:
 
     def _reachable(self, start: int, ends: Container[int | None]) -> set[int]:
         """Return the indices of the instructions that may run from a start up to, but not including, the ends."""
-        waiting, reached = [start], set()
-        while waiting:
-            index = waiting.pop()
-            if index not in reached and index not in ends and index < len(self._tracer.instructions):
-                reached.add(index)
-                waiting += self._following_indices(index)
-        return reached
+        pending_indices, reached_indices = [start], set()
+        while pending_indices:
+            index = pending_indices.pop()
+            if index not in reached_indices and index not in ends and index < len(self._tracer.instructions):
+                reached_indices.add(index)
+                pending_indices += self._following_indices(index)
+        return reached_indices
 
     def _add_line(self, branch: _Branch, index: int) -> None:
         line = _line(self._tracer.instructions[index])
@@ -273,9 +272,9 @@ class _TracerSteps:
             branch.lines[line] = None
 
     def _close_branches(self, is_over: Callable[[_Branch], bool]) -> None:
-        finished = [branch for branch in self._open_branches if is_over(branch)]
+        finished_branches = [branch for branch in self._open_branches if is_over(branch)]
         self._open_branches = [branch for branch in self._open_branches if not is_over(branch)]
-        for branch in finished:
+        for branch in finished_branches:
             self._emit(branch)
 
     def _following_indices(self, index: int) -> set[int]:
@@ -286,10 +285,10 @@ class _TracerSteps:
         if instruction.opname in _RAISE_INSTRUCTIONS:
             handler = instruction.exn_tab_entry
             return {self._tracer.indexof[handler.target]} if handler is not None else set()
-        following = set() if instruction.opname in _UNCONDITIONAL_JUMPS else {index + 1}
+        following_indices = set() if instruction.opname in _UNCONDITIONAL_JUMPS else {index + 1}
         if instruction.target is not None:
-            following.add(self._tracer.indexof[instruction.target])
-        return following
+            following_indices.add(self._tracer.indexof[instruction.target])
+        return following_indices
 
     def _branch_region(
         self, jump: int, traced_target: int, eager_target: int
@@ -327,8 +326,8 @@ class _TracerSteps:
         backwards = nx.DiGraph()
         backwards.add_node(end)
         for index, instruction in enumerate(instructions):
-            for following in {end} if instruction.opname in _RETURN_INSTRUCTIONS else self._following_indices(index):
-                backwards.add_edge(following, index)
+            returns = instruction.opname in _RETURN_INSTRUCTIONS
+            backwards.add_edges_from((next_, index) for next_ in ({end} if returns else self._following_indices(index)))
         # There are dominators only for instructions from which the function can return.
         dominators = nx.immediate_dominators(backwards, end)
         merge_point: int | None = dominators.get(jump) if eager_target in dominators else None

@@ -109,16 +109,16 @@ def is_scope_wrapper(code: CodeType) -> bool:
 
 def _entered_scope(observer: Observer, manager: Any, frame: FrameType) -> OpenScope:
     wrapped = observer.local_variable(frame, "func") if is_scope_wrapper(frame.f_code) else None
-    entered = site_of(frame)
+    entered_site = site_of(frame)
     # Dynamo's own code has no columns: the line where it reopens the scope is not the line of the scope.
-    generated = entered is not None and (is_resume(entered.function) or entered.column is None)
+    is_generated = entered_site is not None and (is_resume(entered_site.function) or entered_site.column is None)
     return OpenScope(
         value=bool(manager.error_on_graph_break),
         site=SITES.get(manager) if wrapped is not None else None,
-        entered=entered,
+        entered=entered_site,
         wrapped=wrapped_code(wrapped),
         inside=any(True for _ in enclosing_compiled_calls(frame)),
-        generated=wrapped is None and generated,
+        generated=wrapped is None and is_generated,
     )
 
 

@@ -48,11 +48,11 @@ def identity(code: CodeType) -> dict[str, Any]:
 def code_number(code: CodeType) -> int:
     """Return a unique number for a code object; unlike its address, the number is never reused."""
     address = id(code)
-    known = _NUMBERED_CODES.get(address)
-    if known is None or known[0]() is not code:
-        known = weakref.ref(code, lambda _: _NUMBERED_CODES.pop(address, None)), next(_code_numbers)
-        _NUMBERED_CODES[address] = known
-    return known[1]
+    numbered_code = _NUMBERED_CODES.get(address)
+    if numbered_code is None or numbered_code[0]() is not code:
+        numbered_code = weakref.ref(code, lambda _: _NUMBERED_CODES.pop(address, None)), next(_code_numbers)
+        _NUMBERED_CODES[address] = numbered_code
+    return numbered_code[1]
 
 
 def code_object(code: CodeType) -> CodeObject:

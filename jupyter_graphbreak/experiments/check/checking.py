@@ -471,14 +471,14 @@ def _try_changes(
         possible_changes = inductor_changes(operation, uses_cuda=uses_cuda)
         changes = [(change.code, change.applied, entry) for change in possible_changes]
     if entry.guard_filter is not None:
-        unfiltered = replace(entry, guard_filter=None)
-        changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered))
+        unfiltered_entry = replace(entry, guard_filter=None)
+        changes.append(('options={"guard_filter_fn": None}', contextlib.nullcontext, unfiltered_entry))
     for name in _SIMPLER_BACKENDS[step]:
         changes.append((f'backend="{name}"', contextlib.nullcontext, replace(entry, backend=name)))
-    for code, applied, changed in changes:
+    for code, make_context, changed_entry in changes:
         try:
-            with applied():
-                compiled_call = _CompiledCall(changed, changed.backend)
+            with make_context():
+                compiled_call = _CompiledCall(changed_entry, changed_entry.backend)
                 with recompiling(compiled_call.subject.call):
                     expected, actual = _observe_eager(entry, calls), compiled_call.observe(calls)
                     is_equal = not _differences(entry, expected, actual, calls)

@@ -95,7 +95,7 @@ class GraphComparison:
     def __call__(self, module: Any, inputs: Any, **kwargs: Any) -> Callable[..., Any]:
         """Compile a graph."""
         frame = current_compile_id()
-        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
+        captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))  # a backend may change the original
         compiled: Callable[..., Any] = self._backend(module, inputs, **kwargs)
 
         def run(*args: Any) -> Any:
@@ -105,8 +105,8 @@ class GraphComparison:
             if is_compared and self.wrong_graph is None:
                 # The inputs are not copied, since they include all parameters.
                 leaves = _leaves_of(args)
-                if computes_differently(captured, compiled, leaves, self._subject, gradients=gradients):
-                    self.wrong_graph = WrongGraph(frame, captured, module, compiled, clone(leaves), gradients)
+                if computes_differently(captured_module, compiled, leaves, self._subject, gradients=gradients):
+                    self.wrong_graph = WrongGraph(frame, captured_module, module, compiled, clone(leaves), gradients)
             return compiled(*args)
 
         return run
@@ -213,7 +213,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
     The inputs are restored.
     """
     require_time("call")
-    saved = SavedState(inputs, subject.memory.is_intact)
+    saved_state = SavedState(inputs, subject.memory.is_intact)
     unchanged_keys = subject.unchanged_memo()
     try:
         with preserve_random_generators(), torch.set_grad_enabled(gradients):
@@ -227,7 +227,7 @@ def _compute(function: Callable[..., Any], inputs: Inputs, subject: Subject, *, 
     finally:
         subject.memory.restore(unchanged_keys)
         subject.memory.give_back()
-        saved.restore()
+        saved_state.restore()
 
 
 def _compute_in_double(

@@ -64,7 +64,7 @@ def measure_alternatives(
         for path in paths:
 
             def without_branch(path: PathDifference = path) -> contextlib.AbstractContextManager[None]:
-                return with_eager_answers(lambda asking: _is_same_line(steady_state.locate([asking]), path.location))
+                return with_eager_answers(lambda place: _is_same_line(steady_state.locate([place]), path.location))
 
             times = _compared_times(unchanged, Variant(steady_state.entry, compiled=True, context=without_branch))
             if times is not None:

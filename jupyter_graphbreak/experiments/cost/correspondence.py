@@ -80,10 +80,10 @@ class Correspondence:
 
 def _pairs(copies: Iterable[tuple[str, Hashable]], originals: Iterable[tuple[str, Hashable]]) -> dict[str, str]:
     """Pair the ids with equal keys, in order."""
-    waiting: defaultdict[Hashable, list[str]] = defaultdict(list)
+    ids_by_key: defaultdict[Hashable, list[str]] = defaultdict(list)
     for ident, key in originals:
-        waiting[key].append(ident)
-    return {ident: waiting[key].pop(0) for ident, key in copies if waiting[key]}
+        ids_by_key[key].append(ident)
+    return {ident: ids_by_key[key].pop(0) for ident, key in copies if ids_by_key[key]}
 
 
 def _source_names(report: Report) -> Callable[[str], str]:

@@ -113,7 +113,7 @@ def device_work(activities: Sequence[Activity]) -> DeviceWork:
     """
     names = [activity.name for activity in activities]
     allocated_bytes = itertools.accumulate(
-        (seen.nbytes for seen in activities if seen.memory not in {"", "cpu"}), initial=0
+        (activity.nbytes for activity in activities if activity.memory not in {"", "cpu"}), initial=0
     )
     return DeviceWork(
         launches=sum(_KERNEL_LAUNCH.fullmatch(name) is not None for name in names),
@@ -156,7 +156,7 @@ def measure_entry(
     end : float
         The deadline in seconds of :func:`time.monotonic`; after it, no remedy is measured and few calls are made.
     """
-    started = time.monotonic()
+    start = time.monotonic()
     with entry.set_up(), sandboxed(), contextlib.ExitStack() as exit_stack:
         variants = _variants_of(entry, remedy_contexts or {})
         for variant in (variants.compiled, variants.break_only, *variants.remedied.values()):
@@ -193,7 +193,7 @@ def measure_entry(
             steady = SteadyState(
                 entry, variants.eager, variants.compiled, correspondence, locate, graph_us, guards, used_frames
             )
-            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - started, end=end)
+            cost = with_further_measurements(cost, steady, seconds=time.monotonic() - start, end=end)
         startup = _second_start(entry, recording.records, correspondence, end) if run is not None else None
     return MeasuredEntry(cost, copy_report, startup)
 
@@ -271,8 +271,8 @@ def _remedied_variants(
     max_variants = memory_limit() // max(compiled.nbytes(), 1)
     for ids, remedy_context in itertools.islice(remedy_contexts.items(), max_variants):
         variant = None
-        with contextlib.suppress(Exception), remedy_context() as changed:  # a remedy that fails is not timed
-            variant = Variant(changed, compiled=not changed.compiles_itself, context=remedy_context)
+        with contextlib.suppress(Exception), remedy_context() as changed_entry:  # a remedy that fails is not timed
+            variant = Variant(changed_entry, compiled=not changed_entry.compiles_itself, context=remedy_context)
         if variant is not None:
             yield ids, variant
 
@@ -368,8 +368,8 @@ def _with_original_ids(part: CostPart, correspondence: Correspondence) -> CostPa
 
 def _break_even(gain: float | None, correspondence: Correspondence) -> int | None:
     """Return after how many calls the time saved makes up for the compile time; ``None`` if no time is saved."""
-    spent = correspondence.compile_seconds()
-    return max(1, math.ceil(spent * 1e6 / gain)) if gain is not None and spent > 0 else None
+    compile_s = correspondence.compile_seconds()
+    return max(1, math.ceil(compile_s * 1e6 / gain)) if gain is not None and compile_s > 0 else None
 
 
 def entry_of(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Entry:

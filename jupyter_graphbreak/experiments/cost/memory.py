@@ -40,26 +40,26 @@ _MAX_FRAMES = 50
 
 def measure_memory(steady_state: SteadyState) -> MemoryCost | None:
     """Measure the memory of an eager and of a compiled call; ``None`` if the user's profiler is active."""
-    peaks, saved_by_variant = [], []
+    peaks, saved_bytes_by_variant = [], []
     for variant in (steady_state.eager, steady_state.compiled):
         require_time()
         variant.with_backward(lambda call: call())  # compiles the backward pass
-        saved = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
-        variant.with_backward(saved.observe)
-        saved_by_variant.append(saved)
+        saved_bytes = SavedBytes(variant.held_memory(), lambda _: stack_in_call(inspect.currentframe()))
+        variant.with_backward(saved_bytes.observe)
+        saved_bytes_by_variant.append(saved_bytes)
         try:
             peaks.append(peak_bytes(variant.with_backward(functools.partial(memory_activities, variant=variant))))
         except RuntimeError:
             return None
     lines: Counter[Location] = Counter()
-    for stack, nbytes in saved_by_variant[0].by_key.items():
+    for stack, nbytes in saved_bytes_by_variant[0].by_key.items():
         if (location := steady_state.locate(stack)) is not None:
             lines[location] += nbytes
     return MemoryCost(
         eager_peak_bytes=peaks[0],
         compiled_peak_bytes=peaks[1],
-        eager_saved_bytes=saved_by_variant[0].peak,
-        compiled_saved_bytes=saved_by_variant[1].peak,
+        eager_saved_bytes=saved_bytes_by_variant[0].peak,
+        compiled_saved_bytes=saved_bytes_by_variant[1].peak,
         lines=[MemoryLine(location, nbytes) for location, nbytes in lines.most_common(MAX_LINES)],
     )
 

@@ -90,9 +90,9 @@ def _candidates(entry: Entry, compiled: Variant) -> Iterator[tuple[str, Callable
 
 def _with_checkpointed_blocks(entry: Entry, places: Collection[str]) -> Variant:
     """Return a compiled variant in which the backward pass calls each block again."""
-    replaced: list[tuple[Any, Callable[..., Any]]] = []
-    variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(replaced))
-    replaced += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
+    replacements: list[tuple[Any, Callable[..., Any]]] = []
+    variant = Variant(entry, compiled=True, context=lambda: replaced_forwards(replacements))
+    replacements += [(block, _checkpointing(block.forward)) for place, block in variant.modules() if place in places]
     return variant
 
 
@@ -117,15 +117,15 @@ def _measured_change(
 
     with context():
         results = changed.results_and_state()
-    saved = SavedBytes(changed.held_memory(), lambda _: None)
-    with_backward(saved.observe)
+    saved_bytes = SavedBytes(changed.held_memory(), lambda _: None)
+    with_backward(saved_bytes.observe)
     peak = peak_bytes(with_backward(functools.partial(memory_activities, variant=changed)))
     ratio = None
     with contextlib.suppress(TimeUpError):  # the memory is known
         ratio = ratio_in_turn(
             lambda: with_backward(changed.timer.time), lambda: compiled.with_backward(compiled.timer.time)
         )
-    return MemoryChange(code, peak, saved.peak, is_right(results), ratio)
+    return MemoryChange(code, peak, saved_bytes.peak, is_right(results), ratio)
 
 
 def agree_within_rounding(

@@ -40,10 +40,10 @@ class _SavedPlace(NamedTuple):
 def with_compiled_lines(memory: MemoryCost, steady_state: SteadyState) -> MemoryCost:
     """Add the bytes that each line keeps in the compiled call to measured memory, which has those of the eager call."""
     compiled = steady_state.compiled
-    saved = _SavedByRun(compiled.timer)
-    compiled_bytes = SavedBytes(compiled.held_memory(), saved.key)
+    saved_by_run = _SavedByRun(compiled.timer)
+    compiled_bytes = SavedBytes(compiled.held_memory(), saved_by_run.key)
     compiled.with_backward(compiled_bytes.observe)
-    stacks = _stacks(compiled, saved) if saved.tensors else {}
+    stacks = _stacks(compiled, saved_by_run) if saved_by_run.tensors else {}
     lines: Counter[Location | None] = Counter()
     for key, nbytes in compiled_bytes.by_key.items():
         stack = stacks.get(key, ()) if isinstance(key, _SavedPlace) else key
@@ -81,17 +81,17 @@ class _SavedByRun:
         return _SavedPlace(run, len(self.tensors[run]) - 1)
 
 
-def _stacks(compiled: Variant, saved: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
+def _stacks(compiled: Variant, saved_by_run: _SavedByRun) -> dict[_SavedPlace | Stack, Stack]:
     """Return the known stacks of the operations for which tensors are kept, by the tensors' places."""
     timer, inputs = compiled.timer, compiled.graph_inputs()
     expected: dict[int, list[SavedTensor] | None] = {}
-    for number in dict.fromkeys(number for number, _ in saved.tensors):
+    for number in dict.fromkeys(number for number, _ in saved_by_run.tensors):
         require_time()
         module, graph_inputs = timer.modules[number], inputs[number]
         expected[number] = compiled.run_in_modes(lambda: _expected_tensors(timer, module, graph_inputs))  # noqa: B023 - called here
     return {
         _SavedPlace(run, number): tensor.stack
-        for run, saved_kinds in saved.tensors.items()
+        for run, saved_kinds in saved_by_run.tensors.items()
         for number, tensor in _paired(saved_kinds, expected[run[0]] or []).items()
     }
 
@@ -105,8 +105,8 @@ def _paired(saved_kinds: list[_ShapeAndDtype], expected: list[SavedTensor]) -> d
     places, expected_by_kind = defaultdict(list), defaultdict(list)
     for place, kind in enumerate(saved_kinds):
         places[kind].append(place)
-    for saved in expected:
-        expected_by_kind[saved.shape, saved.dtype].append(saved)
+    for saved_tensor in expected:
+        expected_by_kind[saved_tensor.shape, saved_tensor.dtype].append(saved_tensor)
     pairs = (
         zip(places_of_kind, expected_by_kind[kind], strict=True)
         for kind, places_of_kind in places.items()

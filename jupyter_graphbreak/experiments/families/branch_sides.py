@@ -201,15 +201,15 @@ class _SideReader:
             raise _UnsupportedSideError
         target, text = self._content_after(node.func.value)
         method = node.func.attr
-        positional = [self._text(part) for part in node.args]
+        positional_texts = [self._text(part) for part in node.args]
         keywords = [f"{part.arg}={self._text(part.value)}" for part in node.keywords if part.arg is not None]
         if method == "zero_":
             return target, f"{self._torch}.zeros_like({target})"
-        if method == "copy_" and len(positional) == 1 and not node.keywords:
-            return target, positional[0]
+        if method == "copy_" and len(positional_texts) == 1 and not node.keywords:
+            return target, positional_texts[0]
         if method not in _IN_PLACE_METHODS or len(keywords) != len(node.keywords):
             raise _UnsupportedSideError
-        return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional, *keywords])})"
+        return target, f"{operand(text)}.{method[:-1]}({', '.join([*positional_texts, *keywords])})"
 
     def _set(self, target: str, text: str, read_later: set[str]) -> None:
         if target in self._side.in_place:

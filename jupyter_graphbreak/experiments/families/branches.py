@@ -175,9 +175,9 @@ def propose_for_size(source: str, text: str, line: int) -> Iterator[Proposal]:
     conditions = [node for node in ast.walk(statement) if isinstance(node, ast.If | ast.IfExp)]
     function = draft.enclosing_function(statement)
     if not conditions and isinstance(statement, ast.Assign) and function is not None:
-        named = names_bound(statement)
+        bound_names = names_bound(statement)
         branches_after = [node for node in ast.walk(function) if isinstance(node, ast.If | ast.IfExp)]
-        conditions = [node for node in branches_after if not named.isdisjoint(names_read(node.test))]
+        conditions = [node for node in branches_after if not bound_names.isdisjoint(names_read(node.test))]
     for node in conditions:
         enclosing_statement = draft.enclosing(node, ast.stmt)
         if enclosing_statement is None:
@@ -217,11 +217,11 @@ def _whole_chain(problem: Problem, site: Site, branch: ast.If) -> ast.If:
     """Return the outermost branch of an ``elif`` chain up to which all branches break."""
     breaking_nodes = [break_site.node for break_site in _break_sites(problem, site)]
     outermost = branch
-    for enclosing in site.draft.ancestors(branch):
-        if not isinstance(enclosing, ast.If) or enclosing.orelse != [outermost] or not site.draft.is_elif(outermost):
+    for ancestor in site.draft.ancestors(branch):
+        if not isinstance(ancestor, ast.If) or ancestor.orelse != [outermost] or not site.draft.is_elif(outermost):
             break
-        if any(enclosing is node or _contains(enclosing.test, node) for node in breaking_nodes):
-            outermost = enclosing
+        if any(ancestor is node or _contains(ancestor.test, node) for node in breaking_nodes):
+            outermost = ancestor
         else:
             break
     return outermost
@@ -330,12 +330,12 @@ def _variants(
     name = fresh_name(site.draft, "condition")
     naming_line = f"{name} = {parenthesized(condition)}"
     yield _WHERE_TITLE, *((name, branch_sides, [naming_line]) if names_condition else (condition, branch_sides, []))
-    guarded = (
+    guarded_sides = (
         guarded_side(branch_sides[0], name, site.torch, is_taken=True),
         guarded_side(branch_sides[1], name, site.torch, is_taken=False),
     )
-    if guarded != branch_sides:
-        yield _GUARDED_TITLE, name, guarded, [naming_line]
+    if guarded_sides != branch_sides:
+        yield _GUARDED_TITLE, name, guarded_sides, [naming_line]
 
 
 def _under_python_test(site: Site, branch: ast.If, python_test: str, if_lines: list[str]) -> list[str] | None:
@@ -380,10 +380,10 @@ def _selection_statements(
         condition = name
     if len(targets) > 1:
         lines += _save_values(site, sides)
-    selected = [(target, _selected_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
+    selections = [(target, _selected_text(site, condition, a, b)[0]) for target, (a, b) in sides.items() if a != b]
     return [
         *lines,
-        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selected),
+        *(f"{target}.copy_({text})" if target in in_place else f"{target} = {text}" for target, text in selections),
     ]
 
 

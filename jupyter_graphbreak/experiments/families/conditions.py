@@ -231,14 +231,14 @@ def _is_exact(node: ast.expr) -> bool:
 
     Numbers moved to the host count as exact: single precision represents them, but not what Python computes from them.
     """
-    unchecked: list[ast.AST] = [node]
-    while unchecked:
-        part = unchecked.pop()
+    unchecked_nodes: list[ast.AST] = [node]
+    while unchecked_nodes:
+        part = unchecked_nodes.pop()
         if isinstance(part, ast.Name | ast.BinOp) or (
             isinstance(part, ast.Constant) and not _is_exact_number(part.value)
         ):
             return False
-        unchecked += [
+        unchecked_nodes += [
             child
             for child in ast.iter_child_nodes(part)
             if not isinstance(child, ast.expr) or tensor_moved_to_host(child) is None

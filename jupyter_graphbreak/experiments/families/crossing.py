@@ -123,12 +123,12 @@ def reads_state(site: Site, function: FunctionNode, moved_code: Sequence[ast.stm
     # A name, an attribute or an item refers to an object that may have other names as well.
     if any(isinstance(parse_expression(value), ast.Name | ast.Attribute | ast.Subscript) for value in values):
         return True
-    local = names_bound(function) | parameters_of(function)
-    imported = names_imported(site.draft.tree)
+    local_names = names_bound(function) | parameters_of(function)
+    imported_names = names_imported(site.draft.tree)
     calls = [node.func for part in moved_code for node in ast.walk(part) if isinstance(node, ast.Call)]
     owners = {part for call in calls if isinstance(call, ast.Attribute) for part in ast.walk(call)}
     return any(
-        isinstance(node, ast.Name) and node not in owners and node.id not in local | imported
+        isinstance(node, ast.Name) and node not in owners and node.id not in local_names | imported_names
         and not hasattr(builtins, node.id)
         for part in moved_code
         for node in ast.walk(part)
@@ -143,10 +143,10 @@ def _has_effects(
     if any(_may_change_outside(callee, part) for callee in texts for part in ast.walk(callee)):
         return True
     inner = [part for statement in moved_code for part in ast.walk(statement) if isinstance(part, ast.stmt)]
-    written = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
-    raised = {part.exc for part in inner if isinstance(part, ast.Raise)}
+    output_calls = {part.value for part in inner if isinstance(part, ast.Expr) and is_output(part)}
+    raised_expressions = {part.exc for part in inner if isinstance(part, ast.Raise)}
     return any(
-        node not in written | raised and hidden_effects.may_occur(node)
+        node not in output_calls | raised_expressions and hidden_effects.may_occur(node)
         for statement in moved_code
         for node in ast.walk(statement)
     )
@@ -157,11 +157,11 @@ def _reading_conditions_after(
 ) -> tuple[Condition, ...]:
     """Return the conditions whose sides follow the moved code and may read more than the function's local variables."""
     moved_nodes = {part for statement in moved_code for part in ast.walk(statement)}
-    local = names_bound(function) | parameters_of(function)
+    local_names = names_bound(function) | parameters_of(function)
 
     def reads_outside(part: ast.AST) -> bool:
         return isinstance(part, ast.Attribute | ast.Call | ast.Subscript) or (
-            isinstance(part, ast.Name) and part.id not in local
+            isinstance(part, ast.Name) and part.id not in local_names
         )
 
     reading_tests = [
@@ -216,24 +216,24 @@ def _conditions_passed(
         for node in ast.walk(function)
         if isinstance(node, ast.For | ast.While) and moved_nodes & set(ast.walk(node))
     ]
-    repeated = {part for loop in loops for part in ast.walk(loop)}
+    repeated_nodes = {part for loop in loops for part in ast.walk(loop)}
 
     def changes(part: ast.AST) -> bool:
         is_change = _may_change(part, names, owners) or (hidden_effects is not None and hidden_effects.may_occur(part))
         return part not in moved_nodes and is_change
 
     passed_nodes = [
-        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated or is_passed(node))
+        node for node in ast.walk(function) if node not in moved_nodes and (node in repeated_nodes or is_passed(node))
     ]
     conditions = list(_conditions_in_function(site, function, passed_nodes, changes))
-    unused = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
+    unused_values = {node.value for node in passed_nodes if isinstance(node, ast.Expr)}  # called for their effects
     called_names = [
         _name_of_callee(node)
         for node in passed_nodes
         if isinstance(node, ast.AugAssign)
         or (
             isinstance(node, ast.Call)
-            and (hidden_effects is not None or node in unused or not names.isdisjoint(names_read(node)))
+            and (hidden_effects is not None or node in unused_values or not names.isdisjoint(names_read(node)))
         )
     ]
     seen_names = {"", function.name}
@@ -358,9 +358,9 @@ def _nodes_of_side(side: _Side) -> Iterator[ast.AST]:
 
 def _attribute_owners(node: ast.AST) -> Iterator[str]:
     """Yield the names in expressions whose attributes code reads, apart from methods and attributes of tensors."""
-    called = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
+    called_expressions = {part.func for part in ast.walk(node) if isinstance(part, ast.Call)}
     for part in ast.walk(node):
-        if isinstance(part, ast.Attribute) and part not in called and part.attr not in _TENSOR_ATTRIBUTES:
+        if isinstance(part, ast.Attribute) and part not in called_expressions and part.attr not in _TENSOR_ATTRIBUTES:
             yield from names_read(part.value)
 
 
@@ -435,8 +435,10 @@ class HiddenEffects:
             return not self._may_change(self._functions[name], names_being_read)
         if name in self._classes:
             parts = (part for class_ in self._classes[name] for part in class_.body)
-            created = [part for part in parts if isinstance(part, FunctionNode) and part.name in _METHODS_OF_CREATION]
-            return not self._may_change(created, names_being_read, creates=True)
+            creation_methods = [
+                part for part in parts if isinstance(part, FunctionNode) and part.name in _METHODS_OF_CREATION
+            ]
+            return not self._may_change(creation_methods, names_being_read, creates=True)
         if isinstance(call.func, ast.Name):
             return hasattr(builtins, name) and name not in _CHANGING_BUILTINS
         is_in_place = name.endswith("_") or any(keyword.arg in {"inplace", "out"} for keyword in call.keywords)
@@ -463,14 +465,14 @@ class HiddenEffects:
         for function in functions:
             if function.name in names_being_read:
                 continue
-            own = names_bound(function) - parameters_of(function)
-            own |= {function.args.args[0].arg} if creates and function.args.args else set()
+            own_names = names_bound(function) - parameters_of(function)
+            own_names |= {function.args.args[0].arg} if creates and function.args.args else set()
             within = names_being_read | {function.name}
             for part in (part for statement in function.body for part in ast.walk(statement)):
                 if isinstance(part, ast.Global | ast.Nonlocal) or self._may_occur(part, within):
                     return True
                 changes = isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
                 target = part.target if isinstance(part, ast.AugAssign) else part if changes else None
-                if target is not None and not names_read(target) <= own:
+                if target is not None and not names_read(target) <= own_names:
                     return True
         return False

@@ -213,8 +213,8 @@ def _operands_on_host(node: ast.expr) -> Sequence[ast.expr] | None:
 def _local_names(function: FunctionNode) -> set[str]:
     """Return a function's parameters and the names that it binds or imports."""
     imports = (node for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
-    imported = {name_bound_by(alias) for node in imports for alias in node.names}
-    return parameters_of(function) | names_bound(function) | imported
+    imported_names = {name_bound_by(alias) for node in imports for alias in node.names}
+    return parameters_of(function) | names_bound(function) | imported_names
 
 
 def _is_text_of(leaf: ast.expr, text: str) -> bool:

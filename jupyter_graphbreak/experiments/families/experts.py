@@ -112,13 +112,13 @@ def _selected_modules(loop: ast.For, names: Sequence[str]) -> str | None:
     """Return the list from which the loop's index selects a module; ``None`` if there is none."""
     calls = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
     called_names = {function.id for function in calls if isinstance(function, ast.Name)}
-    selected = [function for function in calls if isinstance(function, ast.Subscript)]
-    selected += [
+    selected_expressions = [function for function in calls if isinstance(function, ast.Subscript)]
+    selected_expressions += [
         node.value
         for node in loop.body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript) and names_bound(node) & called_names
     ]
-    for node in selected:
+    for node in selected_expressions:
         owner = dotted(node.value)
         if isinstance(node.slice, ast.Name) and node.slice.id in names and owner.startswith("self."):
             return owner
@@ -169,20 +169,20 @@ def _renaming(site: Site, expert_loop: _ExpertLoop, body: Sequence[ast.stmt]) ->
             continue
         if isinstance(name.ctx, ast.Store):
             return None
-        used: ast.expr = name  # with the calls that move it to the host
+        used_expression: ast.expr = name  # with the calls that move it to the host
         for outer in draft.ancestors(name):
-            if not isinstance(outer, ast.expr) or tensor_moved_to_host(outer) is not used:
+            if not isinstance(outer, ast.expr) or tensor_moved_to_host(outer) is not used_expression:
                 break
-            used = outer
-        parent = next(iter(draft.ancestors(used)), None)
+            used_expression = outer
+        parent = next(iter(draft.ancestors(used_expression)), None)
         new_text = number
-        if used is name and name.id == tensor:
+        if used_expression is name and name.id == tensor:
             if not isinstance(parent, ast.Subscript | ast.Compare):
                 return None
             selects_row = isinstance(parent, ast.Subscript) and dotted(parent.value) != expert_loop.modules
             new_text = f"[{number}]" if selects_row and _has_rows(expert_loop.numbers) else number
-        if new_text != draft.text_of(used):
-            splices.append(draft.replacement(used, new_text))
+        if new_text != draft.text_of(used_expression):
+            splices.append(draft.replacement(used_expression, new_text))
     return splices
 
 
@@ -206,8 +206,8 @@ def _changes_only_rows(site: Site, loop: ast.For, body: Sequence[ast.stmt]) -> b
             if isinstance(target, ast.Name | ast.Tuple) and isinstance(statement, ast.Assign):
                 own_names |= names_bound(target)
                 continue
-            changed = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
-            if changed is None or "self" in names_read(changed):
+            changed_expression = target.value if isinstance(target, ast.Subscript) else getattr(target, "func", None)
+            if changed_expression is None or "self" in names_read(changed_expression):
                 return False
     return not own_names & read_after(site.draft, loop)
 

@@ -148,13 +148,13 @@ class _InnerCompilationWriter:
 
     def texts(self) -> dict[str, str] | None:
         """Return the new texts; ``None`` if one cannot be written."""
-        new: dict[str, str] = {}
+        new_texts: dict[str, str] = {}
         for source, splices in self._splices.items():
             text = self._drafts[source].apply_splices(splices)
             if text is None:
                 return None
-            new[source] = text
-        return new
+            new_texts[source] = text
+        return new_texts
 
     def _remove(self, site: _CompileSite) -> None:
         draft = self._drafts[site.source]

@@ -176,8 +176,8 @@ class _Partition:
         self._assigned_names = {
             dotted(_changed_object(node)) for node in stores if isinstance(node.ctx, ast.Store | ast.Del)
         }
-        declared = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
-        self._assigned_names |= {name for node in declared for name in node.names}
+        global_statements = [node for node in ast.walk(self.function) if isinstance(node, ast.Global)]
+        self._assigned_names |= {name for node in global_statements for name in node.names}
         for statement in self.function.body:
             self._move(statement)
             if any(isinstance(part, _STOPPING_NODES) for part in ast.walk(statement)):
@@ -207,7 +207,7 @@ class _Partition:
 
     def text_in_title(self, name: str) -> str:
         """Return the text for a value in a title: its expression if that is short, or else its name."""
-        texts = [self.draft.text_of(node) for node, given in self._names_of_moved.items() if given == name]
+        texts = [self.draft.text_of(node) for node, given_name in self._names_of_moved.items() if given_name == name]
         return next((text for text in texts if len(text) <= _MAX_TITLE_EXPRESSION and "\n" not in text), name)
 
     def _move(self, statement: ast.stmt) -> None:

@@ -212,8 +212,8 @@ def propose(
         yield dynamic + tensor_candidates[0]
     yield dynamic
     if sizes:
-        unbacked = marking_candidate(variations.sizes, "mark_unbacked", circumstances.owner)
-        yield from [unbacked, *([unbacked + tensor_candidates[0]] if tensor_candidates else [])]
+        unbacked_candidate = marking_candidate(variations.sizes, "mark_unbacked", circumstances.owner)
+        yield from [unbacked_candidate, *([unbacked_candidate + tensor_candidates[0]] if tensor_candidates else [])]
         yield marking_candidate(variations.sizes, "maybe_mark_dynamic", circumstances.owner)
     yield from _setting_candidates(variations, dynamic, circumstances)
 
@@ -327,10 +327,10 @@ def marking_candidate(sizes: Sequence[Size], mark_name: str, owner: str) -> Reco
     by_path: dict[Path, list[int]] = {}
     for size in sizes:
         by_path.setdefault(size.path, []).append(size.dim)
-    optional = {size.path: size.optional for size in sizes}
+    optional_paths = {size.path: size.optional for size in sizes}
     preparations = [
         CallPreparation(
-            path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional[path]
+            path, f"{_MARKS[mark_name]}(NAME, {dims[0] if len(dims) == 1 else dims})", optional=optional_paths[path]
         )
         for path, dims in by_path.items()
     ]

@@ -67,8 +67,8 @@ def compile_calls(
             by_certainty[certainty].append(CompileCall(source, node))
     if by_certainty["certain"]:
         return by_certainty["certain"]
-    possible = by_certainty["by name"] or by_certainty["unknown"]
-    return possible if len(possible) == 1 else []
+    possible_calls = by_certainty["by name"] or by_certainty["unknown"]
+    return possible_calls if len(possible_calls) == 1 else []
 
 
 @dataclass

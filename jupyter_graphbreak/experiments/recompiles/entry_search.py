@@ -78,7 +78,7 @@ class EntryFindings:
     manual_steps : list of tuple
         Sentences, each with the ids of the recompiles that it is about.
     reason : str or None
-        Why nothing was tried.
+        The reason why nothing was tried.
     are_recompiles_expected : bool
         Whether the recompiles are expected, so that nothing needs to change.
     """
@@ -211,9 +211,9 @@ class EntrySearch:
                     break
             if (
                 _REFUSED_LAYOUT.search(trial.reason or "")
-                and candidate.adjustment != (adjusted := with_same_layouts(candidate)).adjustment
+                and candidate.adjustment != (adjusted_candidate := with_same_layouts(candidate)).adjustment
             ):
-                pending.appendleft(adjusted)
+                pending.appendleft(adjusted_candidate)
         return is_expected_count_reached
 
     def _with_caveats(self, trial: CandidateTrial) -> CandidateTrial:
@@ -251,18 +251,18 @@ class EntrySearch:
             if proposal.is_tensor and have_tensors_failed:
                 continue
             is_dynamic = bool(variations.sizes) or not proposal.is_tensor
-            changed, title = dict(proposal.texts), proposal.title
+            new_texts, title = dict(proposal.texts), proposal.title
             if is_dynamic:
-                changed |= with_dynamic(changed, CompiledDefinition(proposal.compiled_name), None) or {}
+                new_texts |= with_dynamic(new_texts, CompiledDefinition(proposal.compiled_name), None) or {}
                 title = f"{title}; compile with `dynamic=True`"
             if time.monotonic() + trials.seconds / 2 > end:
                 return
             entry = dataclasses.replace(self._entry, dynamic=True) if is_dynamic else self._entry
             self._on_status(title)
             candidate = RecompileCandidate(title, ("hoisting",), Adjustment())
-            remedy_context = entry_with_change(entry, program, Change(changed, compiles_itself=True))
+            remedy_context = entry_with_change(entry, program, Change(new_texts, compiles_itself=True))
             trial = trials.run(candidate, remedy_context)
-            self._finished_trials.append((trial, Change(changed)))
+            self._finished_trials.append((trial, Change(new_texts)))
             if trial.verdict == "works" and trial.ends_recompiles:
                 return
             if trial.verdict != "another result":  # otherwise the type of the numbers may be the only cause
@@ -280,8 +280,8 @@ class EntrySearch:
             key=lambda pair: pair[0].compilations,
         )
         for proposal in proposals:
-            joined = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
-            if joined is None:
+            joined_change = self._extended_change(edits_of({source: text}, Change(proposal.texts)), change)
+            if joined_change is None:
                 continue
             title = f"{proposal.title}; {best.candidate.title}"
             self._on_status(title)
@@ -293,7 +293,7 @@ class EntrySearch:
             candidate = dataclasses.replace(best.candidate, title=title, families=families)
             # If Dynamo still evaluates the condition while compiling, PyTorch warns about torch.cond.
             if trial.verdict not in WORKING or trial.ends_recompiles:
-                self._finished_trials.append((dataclasses.replace(trial, candidate=candidate), joined))
+                self._finished_trials.append((dataclasses.replace(trial, candidate=candidate), joined_change))
             if trial.verdict == "works" and trial.ends_recompiles:
                 break
 
@@ -323,22 +323,24 @@ class EntrySearch:
         (best, change), *_ = findings.trials
         if "hoisting" in best.candidate.families:
             return None
-        combinable = [
+        combinable_remedies = [
             (remedy, remedy_context)
             for (ident, *other_ids), remedy_context in break_remedy_contexts.items()
             if not other_ids and (remedy := self._remedies.get(ident)) is not None and _can_be_combined(remedy)
         ]
-        if not combinable:
+        if not combinable_remedies:
             return None
-        remedy, remedy_context = max(combinable, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works"))
-        joined = self._extended_change(remedy.edits, change)
-        if joined is None:
+        remedy, remedy_context = max(
+            combinable_remedies, key=lambda pair: (len(pair[0].breaks), pair[0].verdict == "works")
+        )
+        joined_change = self._extended_change(remedy.edits, change)
+        if joined_change is None:
             return None
         self._on_status(f"{remedy.title}; {best.candidate.title}")
         trial = self._with_caveats(self._trials.run(best.candidate, remedy_context))
         if trial.verdict not in WORKING:
             return None
-        return CombinedRemedy(remedy, trial.combined_with(remedy), joined)
+        return CombinedRemedy(remedy, trial.combined_with(remedy), joined_change)
 
     def _is_weaker_mark(self, candidate: RecompileCandidate) -> bool:
         """Return whether a candidate is only a weaker form of a mark that works."""
@@ -424,11 +426,11 @@ class EntrySearch:
 
     def _collected_findings(self, variations: Variations) -> EntryFindings:
         """Return the finished trials, the best first, with manual steps if none ends all recompiles."""
-        working = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
+        working_trials = [pair for pair in self._finished_trials if pair[0].verdict in WORKING]
         # Candidates that work on all inputs come first, and those that need a setting come last. Otherwise, candidates
         # that can be written into the sources come first.
         best = sorted(
-            working,
+            working_trials,
             key=lambda pair: (
                 not pair[0].ends_recompiles,
                 pair[0].compilations,
@@ -439,11 +441,11 @@ class EntrySearch:
         )
         # A change that leaves more compilations than the best one is not a separate remedy.
         best_trials = [pair for pair in best if pair[0].compilations == best[0][0].compilations]
-        extended = [
+        extended_trials = [
             one for one in best_trials if any(one[0].candidate.includes(other[0].candidate) for other in best_trials)
         ]
-        best_trials = [pair for pair in best_trials if pair not in extended]
-        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended]
+        best_trials = [pair for pair in best_trials if pair not in extended_trials]
+        failed = [pair for pair in self._finished_trials if pair not in best_trials and pair not in extended_trials]
         ends_recompiles = bool(best_trials) and best_trials[0][0].ends_recompiles
         steps = [] if ends_recompiles else manual_steps(variations, self._recompiles, self._line)
         return EntryFindings(self._recompiles, [*best_trials, *failed], self._owner, manual_steps=steps)

@@ -112,10 +112,10 @@ def find_recompile_remedies(
             try:
                 with limit_time(max(end, time.monotonic() + _MINIMUM_S)):
                     findings = search.run(end)
-                    combined = search.try_combined(findings, break_remedy_contexts(entry))
-                    is_enough = combined is not None and combined.trial.ends_recompiles
+                    combined_remedy = search.try_combined(findings, break_remedy_contexts(entry))
+                    is_enough = combined_remedy is not None and combined_remedy.trial.ends_recompiles
                     steps = [] if is_enough else findings.manual_steps
-                    findings = dataclasses.replace(findings, combined=combined, manual_steps=steps)
+                    findings = dataclasses.replace(findings, combined=combined_remedy, manual_steps=steps)
             except TimeUpError:
                 findings = search.without_trials(NO_TIME_AT_ALL)
             except TrialStoppedError as stopped:
@@ -185,15 +185,15 @@ class _RecompileRemedyBuilder:
     def add(self, findings: EntryFindings, entry: Entry | None = None) -> None:
         """Add the findings about the recompiles of one entry."""
         idents = [recompile.id for recompile in findings.recompiles]
-        if (combined := findings.combined) is not None:
-            combined_remedy = self._remedy(combined.trial, combined.change, idents)
+        if (combination := findings.combined) is not None:
+            combined_remedy = self._remedy(combination.trial, combination.change, idents)
             self._remedies.append(
                 replace(
                     combined_remedy,
-                    breaks=combined.remedy.breaks,
-                    frames=combined.remedy.frames,
-                    family=f"{combined.remedy.family} and {combined_remedy.family}",
-                    title=f"{combined.remedy.title}; {combined_remedy.title}",
+                    breaks=combination.remedy.breaks,
+                    frames=combination.remedy.frames,
+                    family=f"{combination.remedy.family} and {combined_remedy.family}",
+                    title=f"{combination.remedy.title}; {combined_remedy.title}",
                 )
             )
         for number, (trial, change) in enumerate(findings.trials):

@@ -87,10 +87,10 @@ def with_lines_before(
         insertions.setdefault(statement, []).extend(writer.lines)
         imports = [] if "torch" in site.visible_names else ["import torch"]
         for place, lines in insertions.items():
-            inserted = _insertion(text, place, [*imports, *lines]) if lines else None
-            if lines and inserted is None:
+            insertion = _insertion(text, place, [*imports, *lines]) if lines else None
+            if lines and insertion is None:
                 return None
-            splices += [inserted] if inserted is not None else []
+            splices += [insertion] if insertion is not None else []
             imports = []
         splices += writer.splices
     return _text_with_splices(text, splices)
@@ -206,8 +206,8 @@ class _CallWriter:
             return self._write_unpacked(preparation, self._text_of(self._unpacked_mapping))
         if argument is None:
             return preparation.optional is not None  # this call leaves it out
-        hoisted = self._hoisted_names.get(_start(argument))
-        if preparation.assigns and not preparation.path.steps and hoisted is None:
+        hoisted_name = self._hoisted_names.get(_start(argument))
+        if preparation.assigns and not preparation.path.steps and hoisted_name is None:
             if preparation.code_after:
                 return self._write_new_value(preparation, argument)
             source = self._text_of(argument)
@@ -222,9 +222,8 @@ class _CallWriter:
 
     def _write_unpacked(self, preparation: CallPreparation, mapping: str) -> bool:
         """Write the code that changes an item of the mapping that the call unpacks; return whether that is possible."""
-        if (
-            preparation.assigns or preparation.optional is not None
-        ):  # the mapping is the caller's, and may lack an optional item
+        # The mapping is the caller's, and may lack an optional item.
+        if preparation.assigns or preparation.optional is not None:
             return False
         self._marks.append(
             preparation.lines(lambda path: f"{mapping}[{path.root.name!r}]{''.join(map(str, path.steps))}")
@@ -237,12 +236,12 @@ class _CallWriter:
         if not self._hoist(argument, name):
             return False
         source = self._hoisted_names.get(_start(argument)) or self._text_of(argument)
-        new = self._new_name(f"{name}_tensor")
-        self._hoisted_names[_start(argument)] = new
-        self._evaluations.append(f"{new} = {preparation.value(source)}")
-        self._marks.append([preparation.code_after.replace("NAME", new)])
+        new_name = self._new_name(f"{name}_tensor")
+        self._hoisted_names[_start(argument)] = new_name
+        self._evaluations.append(f"{new_name} = {preparation.value(source)}")
+        self._marks.append([preparation.code_after.replace("NAME", new_name)])
         self.splices = [splice for splice in self.splices if splice.start != _start(argument)]
-        self.splices.append(_Splice(_start(argument), _end(argument), new))
+        self.splices.append(_Splice(_start(argument), _end(argument), new_name))
         return True
 
     def _text_of(self, node: ast.expr) -> str:
@@ -266,10 +265,10 @@ class _CallWriter:
                 return False
             if _is_lookup(part) or isinstance(part, ast.Constant) or _start(part) in self._hoisted_names:
                 continue
-            new = self._new_name(names.get(id(part), name))
-            self._hoisted_names[_start(part)] = new
-            self._evaluations.append(f"{new} = {self._text_of(part)}")
-            self.splices.append(_Splice(_start(part), _end(part), new))
+            new_name = self._new_name(names.get(id(part), name))
+            self._hoisted_names[_start(part)] = new_name
+            self._evaluations.append(f"{new_name} = {self._text_of(part)}")
+            self.splices.append(_Splice(_start(part), _end(part), new_name))
         return True
 
     def _new_name(self, name: str) -> str:
@@ -383,8 +382,8 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
     indent = head[: len(head) - len(head.lstrip())]
     if head.rstrip().endswith(":"):
         code_before, indent = head.rstrip(), f"{indent}    "
-        following = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
-        if statement.end_lineno != statement.lineno or following.strip().startswith(";"):
+        following_text = source.encode()[getattr(statement, "end_col_offset", 0) or 0 :].decode()
+        if statement.end_lineno != statement.lineno or following_text.strip().startswith(";"):
             return None
     elif head.rstrip().endswith(";"):
         code_before = head.rstrip().rstrip(";").rstrip()
@@ -392,8 +391,8 @@ def _insertion(text: str, statement: ast.stmt, lines: Sequence[str]) -> _Splice 
             return None
     else:
         return None
-    inserted = "".join(f"\n{indent}{line}" for line in code)
-    return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted}\n{indent}")
+    inserted_text = "".join(f"\n{indent}{line}" for line in code)
+    return _Splice((statement.lineno, len(code_before.encode())), _start(statement), f"{inserted_text}\n{indent}")
 
 
 def _text_with_splices(text: str, splices: Iterable[_Splice]) -> str:

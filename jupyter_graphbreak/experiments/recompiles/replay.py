@@ -170,10 +170,10 @@ def run_lines(
     for name, place in state.items():
         if names[name] is not names_before[name]:
             place.write(names[name])
-    changed = {name: names[name] for name in arguments_by_name}
-    if all(changed[name] is arguments_by_name[name] for name in arguments_by_name):
+    new_arguments = {name: names[name] for name in arguments_by_name}
+    if all(new_arguments[name] is arguments_by_name[name] for name in arguments_by_name):
         return arguments
-    return bound_arguments(call, changed, arguments.kwargs)
+    return bound_arguments(call, new_arguments, arguments.kwargs)
 
 
 def _assign(roots: Mapping[Root, NamedPlace], path: Path, value: Any) -> None:
@@ -208,8 +208,8 @@ def with_part(value: Any, steps: Sequence[PathStep], new: Any) -> Any:
             return value._replace(**{step.key: inner})
         return tuple(inner if index == step.key else part for index, part in enumerate(value))
     if is_instance(value, functools.partial):
-        changed = {"func": value.func, "args": value.args, "keywords": value.keywords, step.key: inner}
-        value.__setstate__((*changed.values(), vars(value)))
+        new_members = {"func": value.func, "args": value.args, "keywords": value.keywords, step.key: inner}
+        value.__setstate__((*new_members.values(), vars(value)))
     elif step.kind == "attribute":
         if getattr(value, step.key) is not inner:
             setattr(value, step.key, inner)

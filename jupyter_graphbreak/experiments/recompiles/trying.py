@@ -519,15 +519,15 @@ def calls_with_edge_numbers(
 def calls_with_other_kinds(call: CallSpec) -> list[RepeatedCall]:
     """Return copies of a call: with different dtypes, and with zero-dimensional tensors."""
     calls: list[RepeatedCall] = []
-    for description, floating, dtype, has_dimensions in _OTHER_KINDS:
+    for description, is_floating, dtype, has_dimensions in _OTHER_KINDS:
         arguments: dict[Path, Any] = dict(call.arguments)
         for path, spec in call.arguments.items():
             is_number = isinstance(spec, TensorSpec) and spec.dtype != torch.bool
-            if is_number and spec.dtype.is_floating_point is floating:
+            if is_number and spec.dtype.is_floating_point is is_floating:
                 shape = spec.shape if has_dimensions else ()
                 requires_grad = spec.requires_grad and dtype.is_floating_point
                 # Integers may be indices, of which 0 is always valid.
-                data = torch.full(shape, 3 if floating else 0, dtype=dtype, device=spec.device)
+                data = torch.full(shape, 3 if is_floating else 0, dtype=dtype, device=spec.device)
                 arguments[path] = dataclasses.replace(
                     spec, shape=shape, dtype=dtype, requires_grad=requires_grad, data=data
                 )
@@ -543,8 +543,12 @@ def _values_if_allowed(axes: Sequence[_Axis], values: _Values) -> _Values | None
     int_axes = [axis for axis in axes if not isinstance(axis, Number) or axis.is_int]
     if not all(float(value).is_integer() for axis, value in zip(axes, values, strict=True) if axis in int_axes):
         return None
-    rounded = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
-    return rounded if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded, strict=True)) else None
+    rounded_values = tuple(int(v) if axis in int_axes else v for axis, v in zip(axes, values, strict=True))
+    return (
+        rounded_values
+        if all(_is_allowed(axis, value) for axis, value in zip(axes, rounded_values, strict=True))
+        else None
+    )
 
 
 def _is_allowed(axis: _Axis, value: float) -> bool:
@@ -555,9 +559,9 @@ def _is_allowed(axis: _Axis, value: float) -> bool:
     """
     if not isinstance(axis, Number) or (axis.is_int and min(axis.values) >= 0):
         return value >= min(_MIN_SIZE, *axis.values) and (value >= _MIN_SIZE or value in axis.values)
-    if all(known > 0 for known in axis.values):
+    if all(used_value > 0 for used_value in axis.values):
         return value > 0
-    return all(known < 0 for known in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
+    return all(used_value < 0 for used_value in axis.values) is (value < 0) or min(axis.values) < 0 < max(axis.values)
 
 
 def _with_values(

@@ -182,13 +182,15 @@ def find_variations(calls: Sequence[CallSpec]) -> Variations:
     sizes: list[Size] = []
     numbers: list[Number] = []
     others: list[OtherVariation] = []
-    optional = {path for path, specs in by_path.items() if any(spec is None for spec in specs)}
+    optional_paths = {path for path, specs in by_path.items() if any(spec is None for spec in specs)}
     for path, specs in by_path.items():
         tensors = [spec for spec in specs if spec is not None]
         if tensors and all(isinstance(spec, TensorSpec) for spec in tensors):
-            sizes += _varied_sizes(path, tensors, next((part for part in _paths_to(path) if part in optional), None))
+            sizes += _varied_sizes(
+                path, tensors, next((part for part in _paths_to(path) if part in optional_paths), None)
+            )
             others += _varied_kinds(path, tensors)
-            others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional else []
+            others += [OtherVariation(path, "none", (None, tensors[0]))] if path in optional_paths else []
         elif all(type(spec) in {int, float} for spec in specs):
             if len(set(specs)) > 1:
                 container_type, length = _replaced_container(path, by_path)

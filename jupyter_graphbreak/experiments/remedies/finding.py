@@ -207,12 +207,12 @@ def find_remedies(  # noqa: PLR0913 - independent options of one search
         reasons.append(INTERRUPTED)
         note = "Trying remedies was interrupted, so some breaks were not tried; run it again for the rest."
         report = replace(report, diagnostics=[*report.diagnostics, Diagnostic("warning", note)])
-    not_tried = [
+    untried_edit_notes = [
         Diagnostic("warning", _why_not_tried(edit, kept_entries))
         for edit in also
         if edit not in progress.applicable_edits
     ]
-    report = replace(report, diagnostics=[*report.diagnostics, *not_tried])
+    report = replace(report, diagnostics=[*report.diagnostics, *untried_edit_notes])
     return _found_remedies(report, files, progress.searches, reasons)
 
 
@@ -243,11 +243,11 @@ class _Progress:
             Whether the run repeats a later call of an entry: then only breaks that no earlier run reached count.
         """
         breaks_in_run = same_breaks(self.report, runner.original.report)
-        searched = breaks_in_run.keys() & (
+        searched_breaks = breaks_in_run.keys() & (
             self.unreached_breaks() if is_later else breaks_in_run.keys() - self._fixed_breaks
         )
         self._reached_breaks |= breaks_in_run.keys()
-        return frozenset(breaks_in_run[ident] for ident in searched)
+        return frozenset(breaks_in_run[ident] for ident in searched_breaks)
 
     def search(self, runner: TrialRunner, end: float, breaks_to_remove: frozenset[str]) -> None:
         """Search for remedies of an entry, the user's own edits first."""
@@ -257,8 +257,8 @@ class _Progress:
         self.searches.append(search)
         self.applicable_edits += [edit for edit in self.also if search.try_edit(edit)]
         candidates = search.run()
-        removed = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
-        self._fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed}
+        removed_breaks = {ident for candidate in candidates if candidate.works for ident in candidate.breaks}
+        self._fixed_breaks |= {report_id for report_id, run_id in breaks_in_run.items() if run_id in removed_breaks}
 
 
 def _runner_or_reason(
@@ -344,21 +344,23 @@ def _no_effect_message(edit: EditedCells | Patch) -> str:
 def _found_remedies(
     report: Report, files: Mapping[str, str], searches: list[Search], reasons: Sequence[str]
 ) -> FoundRemedies:
-    completed, candidates = with_remedies(report, files, searches, reasons)
-    return FoundRemedies(completed, list(zip(searches, candidates, strict=True)))
+    completed_report, candidates = with_remedies(report, files, searches, reasons)
+    return FoundRemedies(completed_report, list(zip(searches, candidates, strict=True)))
 
 
 def worth_measuring(remedies: Mapping[str, Candidate]) -> list[str]:
     """Return the ids of a few remedies to measure: the one that removes most breaks, and the best for each break."""
-    working = {ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change}
-    if not working:
+    working_remedies = {
+        ident: candidate for ident, candidate in remedies.items() if candidate.works and candidate.result.change
+    }
+    if not working_remedies:
         return []
-    with_most_breaks = max(working, key=lambda ident: len(working[ident].breaks))
+    with_most_breaks = max(working_remedies, key=lambda ident: len(working_remedies[ident].breaks))
     best_by_break: dict[str, str] = {}
-    for ident, candidate in working.items():
+    for ident, candidate in working_remedies.items():
         for break_id in candidate.breaks:
             earlier_best = best_by_break.get(break_id)
-            if earlier_best is None or _preference(candidate) < _preference(working[earlier_best]):
+            if earlier_best is None or _preference(candidate) < _preference(working_remedies[earlier_best]):
                 best_by_break[break_id] = ident
     return list(dict.fromkeys([with_most_breaks, *best_by_break.values()]))[:_MAX_MEASURED]
 

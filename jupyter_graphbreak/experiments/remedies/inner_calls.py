@@ -167,11 +167,11 @@ def _breaking_lines(report: Report, files: Mapping[str, str]) -> _BreakingLines:
     """Return the lines at which a function breaks or is skipped; in PyTorch's files, also the lines that lead there."""
     lines: _BreakingLines = defaultdict(set)
     breaks = [(break_.id, (break_.location, *reversed(break_.stack))) for break_ in report.breaks]
-    skipped = [
+    skipped_functions = [
         (skipped_function.break_ or f"skipped {skipped_function.frame}", (skipped_function.location,))
         for skipped_function in report.skipped
     ]
-    for ident, stack in (*breaks, *skipped):
+    for ident, stack in (*breaks, *skipped_functions):
         for location in stack:
             if location is not None:
                 filename = files.get(location.source, "")

@@ -54,8 +54,8 @@ def instrumented_text(text: str, conditions: Mapping[int, Condition]) -> str:
         start, end = (test.line, test.column), (test.end_line, test.end_column)
         insertions.append(((*start, 1, -end[0], -end[1]), f"{RECORDER_NAME}({number}, (".encode()))
         insertions.append(((*end, 0, -start[0], -start[1]), b"))" if test.sides else b"), False)"))
-    for (line, column, *_), inserted in sorted(insertions, reverse=True):
-        lines[line - 1] = lines[line - 1][:column] + inserted + lines[line - 1][column:]
+    for (line, column, *_), inserted_text in sorted(insertions, reverse=True):
+        lines[line - 1] = lines[line - 1][:column] + inserted_text + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
 
@@ -253,11 +253,13 @@ class Original:
             return self.usual_inputs(), None
         if not self.has_chosen_inputs(watched_conditions):
             self._choices.append((watched_conditions, self._choose_inputs(program, watched_conditions)))
-        return next(choice for known, choice in self._choices if known == watched_conditions)
+        return next(choice for chosen_conditions, choice in self._choices if chosen_conditions == watched_conditions)
 
     def has_chosen_inputs(self, watched_conditions: Sequence[WatchedCondition]) -> bool:
         """Return whether :meth:`choose_inputs` needs no further runs for conditions."""
-        return not watched_conditions or any(known == watched_conditions for known, _ in self._choices)
+        return not watched_conditions or any(
+            chosen_conditions == watched_conditions for chosen_conditions, _ in self._choices
+        )
 
     def _choose_inputs(
         self, program: Program, watched_conditions: Sequence[WatchedCondition]
@@ -315,7 +317,10 @@ class Original:
         by_source: dict[str, dict[int, Condition]] = defaultdict(dict)
         for number, condition in enumerate(conditions):
             by_source[condition.source][number] = condition
-        instrumented = {source: instrumented_text(texts[source], numbered) for source, numbered in by_source.items()}
+        instrumented_texts = {
+            source: instrumented_text(texts[source], conditions_by_number)
+            for source, conditions_by_number in by_source.items()
+        }
         with sandboxed(), disabled_torch_compile(), record_sides() as sides:  # the change may compile a part
             subject = Subject(self.entry.call, self.entry.arguments)  # copied before the change
             needs_backward: list[bool] = []
@@ -335,7 +340,7 @@ class Original:
                 return sides_in_run(case, runs_backward=needs_backward[0])
 
             with (
-                changed_functions(program, {**change.texts, **instrumented}, subject.functions()) as application,
+                changed_functions(program, {**change.texts, **instrumented_texts}, subject.functions()) as application,
                 application.with_definitions(getattr(subject.call, "__globals__", None)),
             ):
                 subject.keep_definitions(application.defined_names)

@@ -298,10 +298,10 @@ def _merged_remedies(remedies: list[Remedy], entries: Mapping[str, Entry]) -> li
 
 def _with_exclusions(remedies: list[Remedy]) -> list[Remedy]:
     """Return remedies in which each working one names the working ones that cannot be applied together with it."""
-    working = [remedy for remedy in remedies if remedy.verdict in WORKING]
+    working_remedies = [remedy for remedy in remedies if remedy.verdict in WORKING]
     excludes = {
-        remedy.id: [other.id for other in working if other is not remedy and _are_in_conflict(remedy, other)]
-        for remedy in working
+        remedy.id: [other.id for other in working_remedies if other is not remedy and _are_in_conflict(remedy, other)]
+        for remedy in working_remedies
     }
     return [replace(remedy, excludes=excludes.get(remedy.id, [])) for remedy in remedies]
 
@@ -353,8 +353,10 @@ def _manual_steps(
 
 def _decision_on_switch(break_: Break, remedies: Sequence[Remedy]) -> str | None:
     """Return the decision on a library's switch, if any, that removes a break but changes the results on purpose."""
-    changing = [remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"]
-    switches = [switch for remedy in changing if (switch := switch_with_title(remedy.title)) is not None]
+    changing_remedies = [
+        remedy for remedy in remedies if break_.id in remedy.breaks and remedy.verdict == "another result"
+    ]
+    switches = [switch for remedy in changing_remedies if (switch := switch_with_title(remedy.title)) is not None]
     switch = next((switch for switch in switches if switch.result_difference is not None), None)
     return (
         f"Decide whether to {switch.step}: that removes the break, but {switch.result_difference}." if switch else None

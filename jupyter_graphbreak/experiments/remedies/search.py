@@ -169,12 +169,12 @@ class Search:
     def _best_of_training_step(self) -> dict[str, Candidate]:
         """Return the candidate that compiles a part of a training step, for each break that it removes."""
         outside_breaks = self._breaks_to_keep_outside()
-        working = [
+        working_candidates = [
             candidate
             for candidate in self.candidates
             if candidate.works and not outside_breaks.isdisjoint(candidate.breaks)
         ]
-        return {ident: candidate for candidate in working for ident in candidate.breaks}
+        return {ident: candidate for candidate in working_candidates for ident in candidate.breaks}
 
     def _search_each_break(self, best_candidates: dict[str, Candidate]) -> None:
         """Search for a candidate for each break alone, in the order of priority, and add it to the best ones.
@@ -214,7 +214,7 @@ class Search:
         goals = frozenset(break_.id for break_ in report.breaks)
         self.on_status(f"{name} instead of {self.runner.entry.function}")
         result = self.runner.run_function_trial(function, change, goals)
-        breaks = result.removed if result.verdict in WORKING else goals
+        breaks = result.removed_breaks if result.verdict in WORKING else goals
         self.candidates.append(
             _new_candidate([_OWN_EDIT_FAMILY], [f"Your function {name}"], "edit", breaks, (), result)
         )
@@ -237,7 +237,7 @@ class Search:
             result = self._run_trial(change, goals, watched_conditions, is_thorough=True)
         except CannotApplyError as error:
             result = TrialResult(Change(), "not tried", str(error))
-        breaks = result.removed if result.verdict in WORKING else goals
+        breaks = result.removed_breaks if result.verdict in WORKING else goals
         self.candidates.append(
             _new_candidate([_OWN_EDIT_FAMILY], [edit.title], "edit", breaks, watched_conditions, result)
         )
@@ -332,18 +332,18 @@ class Search:
     def _search_break(self, target: Break) -> tuple[Candidate | None, bool]:
         """Try the proposals for a break; return the best that works, and whether there was time for the search."""
         best: Candidate | None = None
-        proposed = self._tried_proposals.setdefault(target.id, [])
+        tried_proposals = self._tried_proposals.setdefault(target.id, [])
         report, texts = self.runner.original.report, self.runner.program.texts
         proposals = proposals_for(self._problem(report, target, texts), self._note_fault)
         for number, proposal in enumerate(proposals, start=1):
             # Proposals that were applied at once have shown that they do not remove this break.
-            if proposal in self._settings_applied_at_once or proposal in proposed:
+            if proposal in self._settings_applied_at_once or proposal in tried_proposals:
                 continue
             if best is not None and _only_extends_settings(proposal, best.result.change):
                 continue
             if self._is_out_of_time():
                 return best, False
-            proposed.append(proposal)
+            tried_proposals.append(proposal)
             status = f"{number} of {len(proposals)}: {proposal.title} at {_place_text(target)}"
             candidate = self._run_candidate(frozenset({target.id}), [proposal], status)
             self.candidates.append(candidate)
@@ -370,7 +370,7 @@ class Search:
                 break
             result, step, watched_conditions = next_step
             steps = [*steps, step]
-        breaks = result.removed if result.verdict in WORKING else goals
+        breaks = result.removed_breaks if result.verdict in WORKING else goals
         families, titles = [step.family for step in steps], [step.title for step in steps]
         return _new_candidate(
             families, titles, _common_kind([step.kind for step in steps]), breaks, watched_conditions, result
@@ -378,17 +378,21 @@ class Search:
 
     def _unfixed_breaks(self) -> frozenset[str]:
         """Return the breaks that no candidate removes without changing results."""
-        working = (candidate for candidate in self.candidates if candidate.works and not candidate.result.differences)
-        fixed = {ident for candidate in working for ident in candidate.breaks}
-        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed
+        working_candidates = (
+            candidate for candidate in self.candidates if candidate.works and not candidate.result.differences
+        )
+        fixed_breaks = {ident for candidate in working_candidates for ident in candidate.breaks}
+        breaks = frozenset(break_.id for break_ in self.runner.original.report.breaks) - fixed_breaks
         return breaks if self.wanted_breaks is None else breaks & self.wanted_breaks
 
     def _has_few_proposals(self) -> bool:
         """Return whether at least half of the unfixed breaks have no proposals, as in a library's generation loop."""
         report, texts = self.runner.original.report, self.runner.program.texts
         breaks = [break_ for break_ in report.breaks if break_.id in self._unfixed_breaks()]
-        known = [break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)]
-        return 2 * len(known) <= len(breaks)
+        breaks_with_proposals = [
+            break_ for break_ in breaks if proposals_for(self._problem(report, break_, texts), self._note_fault)
+        ]
+        return 2 * len(breaks_with_proposals) <= len(breaks)
 
     def _is_short_of_time_for_library(self, seconds: float) -> bool:
         """Return whether there is time for only a few trials and at least half of the breaks are in libraries."""
@@ -398,10 +402,10 @@ class Search:
 
     def _usually_needs_a_part(self) -> bool:
         """Return whether compiling a part is the usual answer, as for breaks in a training step or in a loop."""
-        report, unfixed = self.runner.original.report, self._unfixed_breaks()
-        if any(skipped.kind == "loop" and skipped.break_ in unfixed for skipped in report.skipped):
+        report, unfixed_breaks = self.runner.original.report, self._unfixed_breaks()
+        if any(skipped.kind == "loop" and skipped.break_ in unfixed_breaks for skipped in report.skipped):
             return True
-        return not unfixed.isdisjoint(self._breaks_to_keep_outside())
+        return not unfixed_breaks.isdisjoint(self._breaks_to_keep_outside())
 
     def _breaks_to_keep_outside(self) -> frozenset[str]:
         breaks = self.runner.original.report.breaks
@@ -528,7 +532,9 @@ class Search:
         families += [step.family for step in steps]
         titles = [title for part in merged_candidates for title in part.titles] + [step.title for step in steps]
         kind = _common_kind([*(part.kind for part in merged_candidates), *(step.kind for step in steps)])
-        self.candidates.append(_new_candidate(families, titles, kind, result.removed, watched_conditions, result))
+        self.candidates.append(
+            _new_candidate(families, titles, kind, result.removed_breaks, watched_conditions, result)
+        )
 
 
 def _without_needless_steps(candidates: list[Candidate]) -> list[Candidate]:

@@ -285,6 +285,6 @@ def _versions(packages: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _requirements(packages: Iterable[str]) -> list[str]:
-    known = importlib.metadata.packages_distributions()
-    names = [name for package in sorted(set(packages)) for name in known.get(package, [])[:1]]
+    distributions = importlib.metadata.packages_distributions()
+    names = [name for package in sorted(set(packages)) for name in distributions.get(package, [])[:1]]
     return [f"{name}=={importlib.metadata.version(name)}" for name in names]

@@ -83,22 +83,22 @@ def _next_smaller(
 
 def _uses_undefined_names(tree: ast.Module) -> bool:
     """Return whether an assignment or expression at the top of a script uses a name that is not defined before it."""
-    defined = {*dir(builtins), "__name__", "__file__"}
+    defined_names = {*dir(builtins), "__name__", "__file__"}
     for statement in tree.body:
         match statement:
             case ast.Import(names) | ast.ImportFrom(names=names):
-                defined |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+                defined_names |= {alias.asname or alias.name.partition(".")[0] for alias in names}
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                defined.add(name)
+                defined_names.add(name)
             case ast.Assign() | ast.Expr():
                 name_nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
                 bound_names = {node.id for node in name_nodes if isinstance(node.ctx, ast.Store)}
                 is_lazy = any(isinstance(node, ast.Lambda) for node in ast.walk(statement))
-                if not is_lazy and any(node.id not in defined | bound_names for node in name_nodes):
+                if not is_lazy and any(node.id not in defined_names | bound_names for node in name_nodes):
                     return True
-                defined |= bound_names
+                defined_names |= bound_names
             case _:
-                defined |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+                defined_names |= {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
     return False
 
 
@@ -118,15 +118,15 @@ def _without_statements(tree: ast.Module) -> Iterator[ast.Module]:
 
 def _blocks(tree: ast.AST) -> Iterator[list[Any]]:
     """Yield the lists of statements, outer ones first."""
-    unvisited: list[ast.AST] = [tree]
-    while unvisited:
-        node = unvisited.pop(0)
+    unvisited_nodes: list[ast.AST] = [tree]
+    while unvisited_nodes:
+        node = unvisited_nodes.pop(0)
         for name in _BLOCK_FIELDS:
             block = getattr(node, name, None)
             if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
                 yield block
-                unvisited += block
-        unvisited += getattr(node, "handlers", [])
+                unvisited_nodes += block
+        unvisited_nodes += getattr(node, "handlers", [])
 
 
 def _with_simpler_statement(tree: ast.Module) -> Iterator[ast.Module]:
@@ -249,8 +249,8 @@ def _without_items_or_keywords(tree: ast.Module) -> Iterator[ast.Module]:
             continue
         if ast.unparse(node.func).startswith("torch.compile"):  # its backend and scope are part of the finding
             if any(word.arg == "options" for word in node.keywords):
-                changed_tree, compiling = _copied_with_node(tree, number)
-                compiling.keywords = [word for word in compiling.keywords if word.arg != "options"]
+                changed_tree, compiling_node = _copied_with_node(tree, number)
+                compiling_node.keywords = [word for word in compiling_node.keywords if word.arg != "options"]
                 yield changed_tree
             continue
         length = len(node.keywords)

@@ -120,8 +120,8 @@ class Target:
         if is_lenient or not self.code:
             return True
         target_code, break_code = self.code, code_of(break_)
-        for name, new in new_names.items():
-            target_code = target_code.replace(name, new)
+        for name, new_name in new_names.items():
+            target_code = target_code.replace(name, new_name)
         return bool(break_code) and (target_code in break_code or break_code in target_code)  # a trace has whole lines
 
     def _is_same_recompile(self, recompile: Recompile, *, is_lenient: bool) -> bool:

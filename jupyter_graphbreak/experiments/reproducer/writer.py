@@ -496,13 +496,15 @@ class Writer:
     def _sparse_text(self, tensor: torch.Tensor) -> str:
         if tensor.layout not in {torch.sparse_coo, torch.sparse_csr, torch.sparse_csc}:
             raise UnwritableError(f"a tensor with the layout {tensor.layout} cannot be written as source text")
-        coalesced = tensor.to_sparse_coo().coalesce()
-        indices, shape = coalesced.indices(), tuple(tensor.shape)
+        coalesced_tensor = tensor.to_sparse_coo().coalesce()
+        indices, shape = coalesced_tensor.indices(), tuple(tensor.shape)
         indices_text = self._data_text(indices)
         if indices.numel() > _MAX_NUMBERS:  # a random index must be below the size of its own dimension
-            rows = (f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced.sparse_dim()])
+            rows = (
+                f"torch.randint(0, {size}, ({indices.shape[1]},))" for size in shape[: coalesced_tensor.sparse_dim()]
+            )
             indices_text = f"torch.stack([{', '.join(rows)}])"
-        sparse_text = f"torch.sparse_coo_tensor({indices_text}, {self._data_text(coalesced.values())}, {shape})"
+        sparse_text = f"torch.sparse_coo_tensor({indices_text}, {self._data_text(coalesced_tensor.values())}, {shape})"
         if tensor.layout != torch.sparse_coo:
             return f"{sparse_text}.to_{str(tensor.layout).removeprefix('torch.')}()"
         return f"{sparse_text}.coalesce()" if tensor.is_coalesced() else sparse_text
@@ -639,9 +641,9 @@ class Writer:
                 continue
             if not attribute.isidentifier():
                 continue
-            assigned = ast.parse(f"{target} = None").body[0]
-            assigned.value = self.expression_of(part, depth + 1)  # type: ignore[attr-defined]
-            statements.append(assigned)
+            assignment = ast.parse(f"{target} = None").body[0]
+            assignment.value = self.expression_of(part, depth + 1)  # type: ignore[attr-defined]
+            statements.append(assignment)
         if is_module and not value.training:
             statements += ast.parse(f"{variable}.training = False").body
         for hooks, method in (
@@ -664,9 +666,9 @@ def _is_array(value: Any) -> bool:
 
 def _plain_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return the data of a tensor whose class adds only methods."""
-    kind = type(tensor)
-    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(kind):
-        raise UnwritableError(f"a tensor of the class {kind.__name__} cannot be written as source text")
+    class_ = type(tensor)
+    if vars(tensor) or torch.nn.parameter.is_lazy(tensor) or has_own_dispatch(class_):
+        raise UnwritableError(f"a tensor of the class {class_.__name__} cannot be written as source text")
     with looking_at_tensors():
         return tensor.detach().as_subclass(torch.Tensor)
 

@@ -123,7 +123,7 @@ class OpaqueSpec:
     identity: int = field(compare=False)
 
 
-#: What :func:`spec` returns: a plain value, or the spec of a tensor, a container or something else.
+#: The result of :func:`spec`: a plain value, or the spec of a tensor, a container or something else.
 Spec = Any
 
 
@@ -200,55 +200,55 @@ class CallHistory:
         #: The call that each thread is making.
         self._current_calls: dict[int, tuple[StartedCall, CallSpec | None]] = {}
 
-    def note_start(self, started: StartedCall) -> None:
+    def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start."""
-        key = key_of(started.call)
+        key = key_of(started_call.call)
         if key not in self._by_key:
             self._by_key[key], self._signatures[key], self._totals[key] = [], set(), 0
-            self._owners.append(started.call)
+            self._owners.append(started_call.call)
         self._totals[key] += 1
         calls = self._by_key[key]
         if len(calls) >= _MAX_CALLS or self._totals[key] > _MAX_EXAMINED:
-            self._current_calls[get_ident()] = started, None  # the call is examined if something is compiled in it
+            self._current_calls[get_ident()] = started_call, None  # the call is examined if something is compiled in it
             return
-        given_arguments = Arguments(*started.args, **started.kwargs)
+        given_arguments = Arguments(*started_call.args, **started_call.kwargs)
         examines_state = self._totals[key] <= (
             _MAX_WITH_STATE if key in self._recompiled_keys else _MAX_WITH_STATE_AT_FIRST
         )
-        arguments = spec_arguments(started.call, given_arguments)
-        state = spec_state(started.call, given_arguments) if examines_state else None
-        call_spec = CallSpec(arguments, state, None, frozenset(started.kwargs), started.modes)
-        self._current_calls[get_ident()] = started, call_spec
-        signature = started.modes, tuple(call_spec.values.items())
+        arguments = spec_arguments(started_call.call, given_arguments)
+        state = spec_state(started_call.call, given_arguments) if examines_state else None
+        call_spec = CallSpec(arguments, state, None, frozenset(started_call.kwargs), started_call.modes)
+        self._current_calls[get_ident()] = started_call, call_spec
+        signature = started_call.modes, tuple(call_spec.values.items())
         try:
             if signature in self._signatures[key]:
                 return
             self._signatures[key].add(signature)
         except TypeError:  # a key that cannot be hashed
             return
-        self._add_call(key, started, call_spec)
+        self._add_call(key, started_call, call_spec)
 
     def note_compiling(self) -> None:
         """Remember the current call with its state, because something is compiled in it."""
         current = self._current_calls.pop(get_ident(), None)
         if current is None:
             return
-        started, call_spec = current
-        key = key_of(started.call)
+        started_call, call_spec = current
+        key = key_of(started_call.call)
         calls = self._by_key[key]
         if self._totals[key] > 1:
             self._recompiled_keys.add(key)
-        given_arguments = Arguments(*started.args, **started.kwargs)
+        given_arguments = Arguments(*started_call.args, **started_call.kwargs)
         if call_spec is None:
             if len(calls) >= _MAX_COMPILED:
                 return
-            arguments = spec_arguments(started.call, given_arguments)
-            call_spec = CallSpec(arguments, None, None, frozenset(started.kwargs), started.modes)
+            arguments = spec_arguments(started_call.call, given_arguments)
+            call_spec = CallSpec(arguments, None, None, frozenset(started_call.kwargs), started_call.modes)
         if call_spec.state is None:
-            call_spec.state = spec_state(started.call, given_arguments)
+            call_spec.state = spec_state(started_call.call, given_arguments)
         if not any(call_spec is known_call for known_call in calls):
             # Keep it even if it looks like an earlier call: it may have changed something that a spec lacks.
-            self._add_call(key, started, call_spec)
+            self._add_call(key, started_call, call_spec)
 
     def note_end(self) -> None:
         """Forget the call that this thread has made, with its objects."""
@@ -267,8 +267,8 @@ class CallHistory:
         """Return the number of all calls of an entry."""
         return self._totals.get(key, 0)
 
-    def _add_call(self, key: Any, started: StartedCall, call_spec: CallSpec) -> None:
-        tensors = {id(value): value for _, value in _argument_parts(started) if _is_dense(value)}
+    def _add_call(self, key: Any, started_call: StartedCall, call_spec: CallSpec) -> None:
+        tensors = {id(value): value for _, value in _argument_parts(started_call) if _is_dense(value)}
         numbers = {ident: number for number, ident in enumerate(tensors)}
         copies: dict[int, torch.Tensor] = {}
         for ident, tensor in tensors.items():
@@ -276,13 +276,13 @@ class CallHistory:
                 self._kept_bytes += tensor.nbytes
                 with torch.inference_mode(mode=False), torch.no_grad():
                     copies[ident] = tensor.detach().clone()
-        for path, value in _argument_parts(started):
+        for path, value in _argument_parts(started_call):
             if id(value) in numbers:
                 spec = call_spec.arguments[path]
                 call_spec.arguments[path] = dataclasses.replace(
                     spec, number=numbers[id(value)], data=copies.get(id(value))
                 )
-        call_spec.site = _site_of(started)
+        call_spec.site = _site_of(started_call)
         self._by_key[key].append(call_spec)
 
 
@@ -323,19 +323,19 @@ def owner_of(call: Any) -> Any:
     return getattr(call, "__self__", call)
 
 
-def _argument_parts(started: StartedCall) -> Iterator[tuple[Path, Any]]:
-    arguments = Arguments(*started.args, **started.kwargs)
-    for name, value in arguments.named(started.call).items():
+def _argument_parts(started_call: StartedCall) -> Iterator[tuple[Path, Any]]:
+    arguments = Arguments(*started_call.args, **started_call.kwargs)
+    for name, value in arguments.named(started_call.call).items():
         yield from parts(value, Path(Root("argument", name)))
 
 
 def spec_arguments(call: Callable[..., Any], arguments: Arguments) -> dict[Path, Spec]:
     """Return the specs of arguments and their parts, by place; parameters with the default ``None`` are included."""
     none_by_default = {name: None for name, default in default_values(call).items() if default is None}
-    named = none_by_default | arguments.named(call)
+    arguments_by_name = none_by_default | arguments.named(call)
     return {
         path: spec(value)
-        for name, argument in named.items()
+        for name, argument in arguments_by_name.items()
         for path, value in parts(argument, Path(Root("argument", name)))
     }
 
@@ -368,8 +368,10 @@ def spec(value: Any) -> Spec:
 
 def _identity_of(value: Any) -> int:
     if is_instance(value, types.FunctionType):
-        captured = *closure_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()
-        return hash((id(value.__code__), *(part if type(part) in _PLAIN_TYPES else id(part) for part in captured)))
+        captured_values = *closure_values(value), *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()
+        return hash(
+            (id(value.__code__), *(part if type(part) in _PLAIN_TYPES else id(part) for part in captured_values))
+        )
     if is_instance(value, types.MethodType):
         return hash((id(value.__func__), id(value.__self__)))
     return id(value)
@@ -500,9 +502,9 @@ def _is_global_of(frame: types.FrameType, root: Root) -> bool:
     return root.scope == str(frame.f_globals.get("__name__")) and not is_shadowed
 
 
-def _site_of(started: StartedCall) -> CallSite | None:
+def _site_of(started_call: StartedCall) -> CallSite | None:
     """Return the place of a call; ``None`` if it is unknown or in a library."""
-    frame = started.caller
+    frame = started_call.caller
     if frame is None or is_library(frame.f_code.co_filename):
         return None
     positions = list(frame.f_code.co_positions())
@@ -510,7 +512,7 @@ def _site_of(started: StartedCall) -> CallSite | None:
     if not 0 <= index < len(positions) or None in positions[index]:
         return None
     line, end_line, column, end_column = positions[index]
-    owner = owner_of(started.call)
+    owner = owner_of(started_call.call)
     name = None
     if not is_instance(owner, types.FunctionType):
         scopes = (frame.f_locals, frame.f_globals)
@@ -522,7 +524,7 @@ def _site_of(started: StartedCall) -> CallSite | None:
         )
         name = next((name for name in names if not name.startswith("_")), None)
     visible_names = {**frame.f_globals, **frame.f_locals}
-    roots = state_roots(started.call, Arguments(*started.args, **started.kwargs))
+    roots = state_roots(started_call.call, Arguments(*started_call.args, **started_call.kwargs))
     readable_names = {
         root.name
         for root, place in roots.items()

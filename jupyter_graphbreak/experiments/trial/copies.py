@@ -320,8 +320,10 @@ class _Copier:
         """Copy the data that a copy made by ``__deepcopy__`` still shares with the original, and return the copy."""
         if _defines_copying(type(value)) and attribute_of(value, "__dict__") is not None:
             original_attributes = vars(value)
-            shared = {key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item}
-            vars(result).update({key: self.copy(item) for key, item in shared.items() if is_data(item)})
+            shared_attributes = {
+                key: item for key, item in vars(result).items() if original_attributes.get(key, _MISSING) is item
+            }
+            vars(result).update({key: self.copy(item) for key, item in shared_attributes.items() if is_data(item)})
         return result
 
     def _copy_object_returned_as_copy(self, value: Any) -> Any:

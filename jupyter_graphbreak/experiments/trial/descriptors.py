@@ -51,20 +51,20 @@ class Descriptors:
     @contextlib.contextmanager
     def closing_leftovers(self) -> Iterator[None]:
         """Close the descriptors that a trial in the context makes and leaves open."""
-        usable, to_close = self._usable_descriptors, self._to_close
-        self._usable_descriptors, self._to_close = set(usable), {}
+        usable_descriptors, to_close = self._usable_descriptors, self._to_close
+        self._usable_descriptors, self._to_close = set(usable_descriptors), {}
         try:
             yield
         finally:
-            made, self._usable_descriptors, self._to_close = self._to_close, usable, to_close
+            made, self._usable_descriptors, self._to_close = self._to_close, usable_descriptors, to_close
             _close_all(made)
 
 
 def _close_all(files: dict[int, tuple[int, int]]) -> None:
-    owned = _owned_by_files() if files else frozenset()
+    owned_descriptors = _owned_by_files() if files else frozenset()
     for descriptor, file in files.items():
         with contextlib.suppress(OSError):  # it was closed by other means
-            if descriptor not in owned and _file_of(descriptor) == file:
+            if descriptor not in owned_descriptors and _file_of(descriptor) == file:
                 os.close(descriptor)
 
 

@@ -167,10 +167,10 @@ class KeptEntries:
         self._reusing_calls = 0
 
     @looking_at_tensors()
-    def keep(self, entered: EnteredCall) -> None:
+    def keep(self, entered_call: EnteredCall) -> None:
         """Copy an entry, or note why it is left out."""
-        name = callable_name(entered.call)
-        if entered.reuses:
+        name = callable_name(entered_call.call)
+        if entered_call.reuses:
             self._reusing_calls += 1
             if self._reusing_calls > _MAX_REUSING_CALLS:
                 if self._reusing_calls == _MAX_REUSING_CALLS + 1:
@@ -179,21 +179,23 @@ class KeptEntries:
                         "examined."
                     )
                 return
-        if entered.modes.transform_count:
+        if entered_call.modes.transform_count:
             self.left_out.append(
                 f"Nothing was tried for {name}: it was called within a transform of torch.func, such as vmap, which "
                 "cannot be repeated on its own."
             )
             return
-        copy_or_reason = self._copy_call(name, entered)
+        copy_or_reason = self._copy_call(name, entered_call)
         if isinstance(copy_or_reason, str):
             self.left_out.append(copy_or_reason)
             return
         copy, changeable_parts = copy_or_reason
-        entry = replace(copy, frame=entered.frame, callable_id=entered.callable_id, reuses=entered.reuses)
+        entry = replace(
+            copy, frame=entered_call.frame, callable_id=entered_call.callable_id, reuses=entered_call.reuses
+        )
         self.entries.append(entry)
         self._states.append((get_ident(), entry, ProcessState(changeable_parts)))
-        self._keys.append((entry, key_of(entered.call)))
+        self._keys.append((entry, key_of(entered_call.call)))
 
     def _copy_call(self, name: str, original: EnteredCall | StartedCall) -> tuple[Entry, list[LibraryPart]] | str:
         """Return a copy of a call and of the package parts that it may change, or a sentence if they are too large."""
@@ -216,36 +218,36 @@ class KeptEntries:
         return copy, subject.changeable_parts
 
     @looking_at_tensors()
-    def note_start(self, started: StartedCall) -> None:
+    def note_start(self, started_call: StartedCall) -> None:
         """Remember a call that is about to start, and keep a copy if it calls a generator function."""
-        self.call_history.note_start(started)
-        code = getattr(getattr(started.call, "__func__", started.call), "__code__", None)
+        self.call_history.note_start(started_call)
+        code = getattr(getattr(started_call.call, "__func__", started_call.call), "__code__", None)
         if code is None or not code.co_flags & inspect.CO_GENERATOR or len(self.generators) >= _MAX_REUSING_CALLS:
             return
-        copy_or_reason = self._copy_call(callable_name(started.call), started)
+        copy_or_reason = self._copy_call(callable_name(started_call.call), started_call)
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
             self.generators.append(copy if callable(copy.backend) else replace(copy, backend="eager"))
 
     @looking_at_tensors()
-    def note_end(self, started: StartedCall, result: Any) -> None:
+    def note_end(self, started_call: StartedCall, result: Any) -> None:
         """Compare the state after a call with that before it: a context around the call may restore the state later."""
         self.call_history.note_end()
         if self._looks_for_nan:
-            self._keep_with_nan(started, result)
+            self._keep_with_nan(started_call, result)
         thread = get_ident()
         self._record_state_changes([state for state in self._states if state[0] == thread])
         self._states = [state for state in self._states if state[0] != thread]
 
-    def _keep_with_nan(self, started: StartedCall, result: Any) -> None:
+    def _keep_with_nan(self, started_call: StartedCall, result: Any) -> None:
         """Copy the first call of an entry whose result has NaN, unless it is the call that is kept anyway."""
-        key = key_of(started.call)
+        key = key_of(started_call.call)
         kept_entry = next((entry for entry, known_key in self._keys if known_key == key), None)
         if kept_entry is None or key in self._calls_with_nan or not has_nan(result):
             return
         number = self.call_history.total_of(key)
         self._calls_with_nan[key] = number, None
-        copy_or_reason = self._copy_call(kept_entry.function, started) if number > 1 else ""
+        copy_or_reason = self._copy_call(kept_entry.function, started_call) if number > 1 else ""
         if not isinstance(copy_or_reason, str):
             copy, _ = copy_or_reason
             self._calls_with_nan[key] = number, replace(
@@ -335,13 +337,14 @@ def _trial_limit(tensors: list[torch.Tensor]) -> int:
     return memory_limit(next((tensor.device for tensor in tensors if tensor.is_cuda), None))
 
 
-def _why_too_large(name: str, size: int, taken: int, limit: int) -> str | None:
+def _why_too_large(name: str, size: int, taken_bytes: int, limit: int) -> str | None:
     """Return a sentence if there is not enough memory for the trials of an entry; ``None`` if there is."""
-    if taken + MAX_GROWTH * size <= limit:
+    if taken_bytes + MAX_GROWTH * size <= limit:
         return None
     return (
         f"{name} was not run again: its arguments and state take {format_bytes(size)}, trials up to {MAX_GROWTH} times "
-        f"as much, but only {format_bytes(max(0, limit - taken))} of the limit (half of the free memory) are left."
+        f"as much, but only {format_bytes(max(0, limit - taken_bytes))} of the limit (half of the free memory) are "
+        "left."
     )
 
 

@@ -149,17 +149,17 @@ _AUDITED_PACKAGES = frozenset({"torch", "numpy", __name__.partition(".")[0]}) | 
 
 def file_functions() -> Iterator[tuple[Any, str, Any]]:
     """Yield the replacements of functions and classes that open or write files: owner, name and replacement."""
-    listed: set[tuple[int, str]] = set()
+    listed_keys: set[tuple[int, str]] = set()
     for module, openers in _OPENERS.items():
         owner: Any = sys.modules.get(module)
         for dotted, opener in openers.items() if owner is not None else ():
             *outer, name = dotted.split(".")
             holder = functools.reduce(lambda part, step: getattr(part, step, None), outer, owner)
             if hasattr(holder, name):
-                listed.add((id(holder), name))
+                listed_keys.add((id(holder), name))
                 yield holder, name, _announcing_opener(getattr(holder, name), opener)
     for owner, name in _all_writers(len(sys.modules)):
-        if (id(owner), name) not in listed:
+        if (id(owner), name) not in listed_keys:
             yield owner, name, _announcing_opener(vars(owner)[name], _WRITES_IF_PATH)
 
 
@@ -197,9 +197,9 @@ def _writers_of(module: ModuleType, examined_types: set[int]) -> list[tuple[Modu
     Methods of the types in ``examined_types`` are left out.
     """
     content = vars(module)
-    cached = _known_writers.get(id(module))
-    if cached is not None and cached[0] is module and cached[1] == len(content):
-        return cached[2]
+    kept_result = _known_writers.get(id(module))
+    if kept_result is not None and kept_result[0] is module and kept_result[1] == len(content):
+        return kept_result[2]
     writers: list[tuple[ModuleType | type, str]] = []
     for name, value in list(content.items()):
         # The name may refer to a replacement now, which refers to the original.

@@ -90,8 +90,8 @@ class FunctionCopier:
 
     def clear_caches(self) -> None:
         """Clear the caches of the copies of functions that are decorated with ``functools.lru_cache``."""
-        for cached in self._caches:
-            cached.cache_clear()
+        for function in self._caches:
+            function.cache_clear()
 
     def copy(self, value: Any, name: str) -> Any:
         """Return a copy of an object; messages call it ``name``."""
@@ -109,11 +109,11 @@ class FunctionCopier:
             self.uncopied_descriptions.append(f"`{name}` ({prefix}{type(value).__name__}) cannot be copied: {reason}")
         return result
 
-    def _copy_cache(self, cached: Any, name: str) -> Any:
+    def _copy_cache(self, function: Any, name: str) -> Any:
         """Return a copy of a cached function with an empty cache of its own."""
-        parameters = cached.cache_parameters()
-        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(cached.__wrapped__, name))
-        self.memo[id(cached)] = self.memo[id(result)] = result
+        parameters = function.cache_parameters()
+        result = functools.lru_cache(parameters["maxsize"], parameters["typed"])(self.copy(function.__wrapped__, name))
+        self.memo[id(function)] = self.memo[id(result)] = result
         self._caches.append(result)
         return result
 
@@ -202,9 +202,8 @@ class FunctionCopier:
             self._globals[origin] = result = vars(self._modules[-1])
             self.origins[id(result)] = origin
             copy_fx_wraps(scope, result)
-            finalize(
-                self, "forgetting a copy", forget_fx_wraps, id(result)
-            )  # a reference to the namespace would keep it alive
+            # A reference to the namespace would keep it alive.
+            finalize(self, "forgetting a copy", forget_fx_wraps, id(result))
         return self._globals[origin]
 
     def origin(self, scope: dict[str, Any]) -> int:

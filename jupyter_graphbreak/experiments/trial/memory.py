@@ -74,7 +74,7 @@ class Memory:
     def __init__(self, storage_copies: Iterable[StorageCopy] = ()) -> None:
         self.digests: dict[Any, torch.Tensor] = {}
         self._blocks: list[_CopiedStorage] = []
-        self._by_key: dict[Any, _CopiedStorage] = {}
+        self._storages_by_key: dict[Any, _CopiedStorage] = {}
         self._copies_by_key = {memory_key(storage_copy.storage): storage_copy for storage_copy in storage_copies}
 
     def copy_of(self, tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.UntypedStorage | None:
@@ -82,11 +82,11 @@ class Memory:
         del tensor
         if storage.nbytes() < _MIN_SHARED_BYTES:
             return None
-        block = self._by_key.get(memory_key(storage))
+        block = self._storages_by_key.get(memory_key(storage))
         if block is None:
             block = self._new_block(storage)
             self._blocks.append(block)
-            self._by_key.update({memory_key(block.before): block, memory_key(block.work): block})
+            self._storages_by_key.update({memory_key(block.before): block, memory_key(block.work): block})
         elif block.work.data_ptr() == storage.data_ptr() and not block.is_unchanged():
             return None  # a copy of a copy that a run has changed
         return block.work
@@ -102,12 +102,12 @@ class Memory:
 
     def restores(self, storage: torch.UntypedStorage) -> bool:
         """Return whether :meth:`restore` restores a storage."""
-        block = self._by_key.get(memory_key(storage))
+        block = self._storages_by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr()
 
     def is_intact(self, storage: torch.UntypedStorage) -> bool:
         """Return whether a storage is unchanged, so that :meth:`restore` restores its current content."""
-        block = self._by_key.get(memory_key(storage))
+        block = self._storages_by_key.get(memory_key(storage))
         return block is not None and block.work.data_ptr() == storage.data_ptr() and block.is_unchanged()
 
     def restore(self, keys: Container[Any] | None = None) -> bool:
@@ -152,10 +152,14 @@ class Memory:
         """Return the storages that runs have changed: the content before, and the current content."""
         return [(block.before, block.work) for block in self._blocks if not block.is_unchanged()]
 
-    def memo(self, excluded: Iterable[Any] = ()) -> dict[Any, Any]:
+    def memo(self, excluded_tensors: Iterable[Any] = ()) -> dict[Any, Any]:
         """Return a memo with which copies use the shared memory, except the storages with the given keys."""
-        excluded_keys = set(excluded)
-        return {key: block.work for key, block in self._by_key.items() if memory_key(block.work) not in excluded_keys}
+        excluded_keys = set(excluded_tensors)
+        return {
+            key: block.work
+            for key, block in self._storages_by_key.items()
+            if memory_key(block.work) not in excluded_keys
+        }
 
     def unchanged_memo(self) -> dict[Any, Any]:
         """Return a memo with which copies share the memory that no run has changed."""
@@ -241,8 +245,8 @@ def _free_in_groups(root: Path, path: str, limit_file: str, usage_file: str) -> 
     for folder in dict.fromkeys([*folders, root]):
         numbers = [next(_lines_of(folder / name), "") for name in (limit_file, usage_file)]
         if all(number.isdigit() for number in numbers):
-            droppable = _droppable_bytes(folder)
-            free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable)))
+            droppable_bytes = _droppable_bytes(folder)
+            free.append(max(0, int(numbers[0]) - max(0, int(numbers[1]) - droppable_bytes)))
     return free
 
 

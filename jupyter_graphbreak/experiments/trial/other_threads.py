@@ -83,7 +83,7 @@ _streams_lock = threading.RLock()
 
 def _replacement(name: str, stream: Any) -> _ThreadStream:
     """Return the replacement of a standard stream, or the stream itself if it is a replacement."""
-    if any(replacement is stream for (replaced, _), replacement in _replacements.items() if replaced == name):
+    if any(replacement is stream for (replaced_name, _), replacement in _replacements.items() if replaced_name == name):
         return stream  # type: ignore[no-any-return]
     key = name, id(stream)
     replacement = _replacements.get(key)

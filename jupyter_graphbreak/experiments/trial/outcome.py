@@ -364,11 +364,11 @@ def gradient_weights(root: torch.Tensor) -> torch.Tensor:
     The weights are the same numbers in every dtype: multiples of 1/64 between 0.5 and 1.5. The weight of a single
     element, such as a loss, is 1, with which ``backward()`` begins. Those of sparse and nested tensors are also 1.
     """
-    detached = root.detach()
-    if detached.layout != torch.strided or detached.is_nested or detached.numel() == 1:
-        return torch.ones_like(detached)
-    ramp = torch.arange(detached.numel(), dtype=torch.float64) * 0.6180339887 % 1
-    return ((ramp * 64).floor() / 64 + 0.5).to(detached.device, detached.dtype).reshape(detached.shape)
+    detached_root = root.detach()
+    if detached_root.layout != torch.strided or detached_root.is_nested or detached_root.numel() == 1:
+        return torch.ones_like(detached_root)
+    ramp = torch.arange(detached_root.numel(), dtype=torch.float64) * 0.6180339887 % 1
+    return ((ramp * 64).floor() / 64 + 0.5).to(detached_root.device, detached_root.dtype).reshape(detached_root.shape)
 
 
 class LineLimitError(BaseException):
@@ -435,13 +435,13 @@ def line_limit() -> Iterator[set[tuple[str, int]]]:
 @contextlib.contextmanager
 def _tracing(function: Any) -> Iterator[None]:
     """Set the trace function while the context is open, unless code in the context sets a different one."""
-    previous = sys.gettrace()
+    trace_before = sys.gettrace()
     sys.settrace(function)
     try:
         yield
     finally:
         if sys.gettrace() == function:
-            sys.settrace(previous)
+            sys.settrace(trace_before)
 
 
 def _current_line_limit() -> Any:

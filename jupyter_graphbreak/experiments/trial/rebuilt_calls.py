@@ -63,12 +63,14 @@ def _can_stand_for(original: OpaqueSpec, spec: OpaqueSpec) -> bool:
     )
 
 
-def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords: Collection[str]) -> Arguments:
+def bound_arguments(
+    call: Callable[..., Any], arguments_by_name: Mapping[str, Any], keywords: Collection[str]
+) -> Arguments:
     """Return arguments given by parameter name, positional as far as the signature allows.
 
     Parameters
     ----------
-    named : mapping
+    arguments_by_name : mapping
         The arguments by parameter name.
     keywords : collection of str
         The names of the arguments to pass by keyword, because Dynamo's wrapper around modules distinguishes them.
@@ -76,24 +78,31 @@ def bound_arguments(call: Callable[..., Any], named: Mapping[str, Any], keywords
     try:
         signature = inspect.signature(getattr(call, "forward", call))
     except (TypeError, ValueError):
-        return _arguments_without_signature(named)
-    if not named.keys() <= signature.parameters.keys():
-        return _arguments_without_signature(named)
+        return _arguments_without_signature(arguments_by_name)
+    if not arguments_by_name.keys() <= signature.parameters.keys():
+        return _arguments_without_signature(arguments_by_name)
     bound = signature.bind_partial()
-    bound.arguments.update({name: named[name] for name in signature.parameters if name in named})
+    bound.arguments.update(
+        {name: arguments_by_name[name] for name in signature.parameters if name in arguments_by_name}
+    )
     names = list(signature.parameters)
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values()):
         return Arguments(*bound.args, **bound.kwargs)
     first_keyword = min((names.index(name) for name in keywords if name in names), default=len(names))
-    positional = bound.args[:first_keyword]
+    positional_values = bound.args[:first_keyword]
     return Arguments(
-        *positional, **dict(zip(names[len(positional) :], bound.args[first_keyword:], strict=False)), **bound.kwargs
+        *positional_values,
+        **dict(zip(names[len(positional_values) :], bound.args[first_keyword:], strict=False)),
+        **bound.kwargs,
     )
 
 
-def _arguments_without_signature(named: Mapping[str, Any]) -> Arguments:
-    positional = [value for name, value in named.items() if name.startswith("argument ")]
-    return Arguments(*positional, **{name: value for name, value in named.items() if not name.startswith("argument ")})
+def _arguments_without_signature(arguments_by_name: Mapping[str, Any]) -> Arguments:
+    positional_values = [value for name, value in arguments_by_name.items() if name.startswith("argument ")]
+    return Arguments(
+        *positional_values,
+        **{name: value for name, value in arguments_by_name.items() if not name.startswith("argument ")},
+    )
 
 
 def rebuilt_arguments(call: Callable[..., Any], recorded_call: RecordedCall, first_arguments: Arguments) -> Arguments:

@@ -120,11 +120,11 @@ _IGNORED_FILE_HANDLER_ATTRIBUTES = _IGNORED_HANDLER_ATTRIBUTES | {"stream"}
 def restore_attributes(before: Attributes) -> None:
     """Restore the attributes that :func:`attributes_of` returned."""
     for item, state in before.items():
-        saved = state.as_dict()
+        saved_attributes = state.as_dict()
         ignored_names = _ignored_attributes(item)
-        for name in [name for name in vars(item) if name not in saved and name not in ignored_names]:
+        for name in [name for name in vars(item) if name not in saved_attributes and name not in ignored_names]:
             del vars(item)[name]
-        vars(item).update(saved)
+        vars(item).update(saved_attributes)
 
 
 def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
@@ -134,7 +134,7 @@ def identity_reader(read: Callable[[], Any]) -> Callable[[], Identities]:
 
 def identity_writer(write: Callable[[Any], Any]) -> Callable[[Identities], Any]:
     """Return a function that restores a value that was read to be compared by identity."""
-    return lambda saved: write(saved.items[0])
+    return lambda saved_value: write(saved_value.items[0])
 
 
 class Identities:
@@ -201,18 +201,18 @@ class _LoggersByOrigin:
 
     def __init__(self) -> None:
         self._known_loggers: list[Any] = []
-        self._outside_pytorch: list[logging.Logger] = []
-        self._of_pytorch: list[logging.Logger] = []
+        self._other_loggers: list[logging.Logger] = []
+        self._pytorch_loggers: list[logging.Logger] = []
 
     def outside_pytorch(self) -> list[logging.Logger]:
         """Return the loggers except PyTorch's own."""
         self._group()
-        return self._outside_pytorch
+        return self._other_loggers
 
     def of_pytorch(self) -> list[logging.Logger]:
         """Return PyTorch's own loggers, except the one of the trace, to which this package listens."""
         self._group()
-        return self._of_pytorch
+        return self._pytorch_loggers
 
     def _group(self) -> None:
         by_name = logging.root.manager.loggerDict
@@ -222,10 +222,10 @@ class _LoggersByOrigin:
         loggers = [(name, log) for name, log in by_name.copy().items() if isinstance(log, logging.Logger)]
         is_of_pytorch = [name[:6] in {"torch", "torch."} for name, _ in loggers]
         trace = trace_logger()
-        self._of_pytorch = [
+        self._pytorch_loggers = [
             log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if is_own and log is not trace
         ]
-        self._outside_pytorch = [
+        self._other_loggers = [
             logging.root,
             *(log for (_, log), is_own in zip(loggers, is_of_pytorch, strict=True) if not is_own),
         ]
@@ -273,8 +273,8 @@ def _handler_attributes() -> HandlerAttributes:
 class _NamedLoggers(dict[str, Any]):
     """The loggers by name, and the placeholders that stand for parents that no code has requested yet."""
 
-    def __init__(self, named: dict[str, Any]) -> None:
-        super().__init__(named)
+    def __init__(self, loggers_by_name: dict[str, Any]) -> None:
+        super().__init__(loggers_by_name)
         self.children = {
             name: dict(log.loggerMap) for name, log in self.items() if isinstance(log, logging.PlaceHolder)
         }
@@ -345,9 +345,9 @@ def _restore_loggers(before: dict[Any, tuple[Any, ...]]) -> None:
     for log, state in _logger_states().items():
         if log not in before and _is_library_logger(log.name):  # set up when a trial imported the library
             continue
-        saved = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
-        if state != saved:
-            level, log.disabled, log.propagate, handlers, filters, handler_states = saved
+        saved_state = before.get(log, (logging.NOTSET, False, True, Identities(()), Identities(()), []))
+        if state != saved_state:
+            level, log.disabled, log.propagate, handlers, filters, handler_states = saved_state
             log.setLevel(level)
             log.handlers[:] = handlers.items
             log.filters[:] = filters.items

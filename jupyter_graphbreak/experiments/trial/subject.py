@@ -155,9 +155,9 @@ class Subject:
 
     def kept_names(self) -> KeptNames:
         """Return the copies to which names refer while this subject runs, for code that is not copied."""
-        swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        values = {place.key: place.read() for place in swapped if place.key is not None}
-        return KeptNames(values, dict(self._copier.origins), tuple(place.holder for place in swapped))
+        swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
+        values = {place.key: place.read() for place in swapped_places if place.key is not None}
+        return KeptNames(values, dict(self._copier.origins), tuple(place.holder for place in swapped_places))
 
     def functions(self) -> list[types.FunctionType]:
         """Return the copies of functions."""
@@ -237,9 +237,9 @@ class Subject:
 
         Call this after a run, before a different subject runs.
         """
-        for initial, changed in self.memory.changed_storages():
-            self._saved_state.move(changed, changed.clone(), initial)
-            self._detached_keys.add(memory_key(changed))
+        for initial_storage, changed_storage in self.memory.changed_storages():
+            self._saved_state.move(changed_storage, changed_storage.clone(), initial_storage)
+            self._detached_keys.add(memory_key(changed_storage))
         self.memory.restore()
 
     def restore(self) -> None:

@@ -214,9 +214,9 @@ class Replacements:
 
     def _install_missing(self) -> None:
         replacements = list(self._make())  # which may import modules
-        installed = {(id(owner), name) for owner, name, _, _ in self._replaced_attributes}
+        installed_keys = {(id(owner), name) for owner, name, _, _ in self._replaced_attributes}
         for owner, name, replacement in replacements:
-            if (id(owner), name) not in installed:
+            if (id(owner), name) not in installed_keys:
                 original = vars(owner).get(name, _INHERITED)
                 if _set_attribute(owner, name, replacement):
                     self._replaced_attributes.append((owner, name, original, replacement))

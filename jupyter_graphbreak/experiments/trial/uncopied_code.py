@@ -120,15 +120,15 @@ class UncopiedCode:
         """
         if self._destructor_effect is not None:
             raise TrialStoppedError(self._destructor_effect)
-        swapped = [place for place in self._places if isinstance(place, SwappedPlace)]
-        visible_name = next((place.name for place in swapped if not place.may_be_seen_by_threads), None)
+        swapped_places = [place for place in self._places if isinstance(place, SwappedPlace)]
+        visible_name = next((place.name for place in swapped_places if not place.may_be_seen_by_threads), None)
         if visible_name is not None and (thread := thread_at_work()) is not None:
             raise ThreadSeesCopyError(
                 f"one of your other threads is running ({thread}), and would see copies of {visible_name}"
             )
         self._open_contexts += 1
         if self._open_contexts == 1:
-            for place in swapped:
+            for place in swapped_places:
                 place.exchange()
             self._saved_namespaces = [(owner, names, dict(vars(owner))) for owner, names in self._namespaces]
             # A trial of a change gives functions their changed code before it runs them.
@@ -140,7 +140,7 @@ class UncopiedCode:
             self._open_contexts -= 1
             if not self._open_contexts:
                 self._restore_namespaces()
-                for place in swapped:
+                for place in swapped_places:
                     place.exchange()
                 self._saved_state.restore()
 
@@ -149,16 +149,20 @@ class UncopiedCode:
 
         Attributes that Dynamo adds to modules, and Python to classes, are kept.
         """
-        for owner, swapped, saved in self._saved_namespaces:
-            ignored = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
+        for owner, swapped_names, saved_values in self._saved_namespaces:
+            ignored_names = _UNCHANGED_IN_CLASSES if is_instance(owner, type) else _UNCHANGED_IN_MODULES
             base_class: Any = next(
                 cls for cls in (type, types.ModuleType, types.FunctionType) if is_instance(owner, cls)
             )
             current = vars(owner)
-            for name in [name for name in current if name not in saved and not ignored.match(name)]:
+            for name in [name for name in current if name not in saved_values and not ignored_names.match(name)]:
                 base_class.__delattr__(owner, name)
-            for name, value in saved.items():
-                if name not in swapped and not ignored.match(name) and current.get(name, MISSING) is not value:
+            for name, value in saved_values.items():
+                if (
+                    name not in swapped_names
+                    and not ignored_names.match(name)
+                    and current.get(name, MISSING) is not value
+                ):
                     base_class.__setattr__(owner, name, value)
         for function, code in self._codes_before:
             if function.__code__ is not code:
@@ -169,7 +173,7 @@ class UncopiedCode:
         modules = used_modules(roots)
         parts = [vars(module)[name] for module, names in modules for name in names]
         classes = dict.fromkeys(part for part in parts if is_instance(part, type))
-        assigned: dict[tuple[int, str], Any] = {}
+        owners_by_attribute: dict[tuple[int, str], Any] = {}
         functions = []
         stored_globals: set[VariableKey] = set()
         assigns_attributes = False
@@ -180,12 +184,12 @@ class UncopiedCode:
             if is_instance(item, logging.Filterer):
                 loggers[id(item)] = item
             if is_instance(item, types.FunctionType) and not is_library_function(item) and is_own(item):
-                loggers.update((id(named), named) for named in named_loggers(item.__code__))
+                loggers.update((id(logger), logger) for logger in named_loggers(item.__code__))
                 names = global_names(item.__code__)
                 classes.update(
                     (value, None) for name in names if is_instance(value := item.__globals__.get(name), type)
                 )
-                assigned.update(assigned_attributes(item))
+                owners_by_attribute.update(assigned_attributes(item))
                 user_functions.append(item)
                 origin = self._copier.origin(item.__globals__)
                 stored_globals.update((origin, name) for name in global_names(item.__code__, _ASSIGNING_INSTRUCTIONS))
@@ -208,12 +212,12 @@ class UncopiedCode:
         classes.update((meta, None) for cls in list(classes) for meta in inspect.getmro(type(cls)))
         for cls in classes:
             if is_user_class(cls):
-                swapped = self._swap_attributes(cls, swaps_members=assigns_attributes)
-                swapped |= methods.get(cls, set())
-                self._namespaces.append((cls, frozenset(name for _, name in swapped)))
-                swapped_keys |= swapped
+                swapped_names = self._swap_attributes(cls, swaps_members=assigns_attributes)
+                swapped_names |= methods.get(cls, set())
+                self._namespaces.append((cls, frozenset(name for _, name in swapped_names)))
+                swapped_keys |= swapped_names
         self._swap_parts(user_functions, are_changed=assigns_attributes)
-        self._swap_assigned(assigned, swapped_keys)
+        self._swap_assigned(owners_by_attribute, swapped_keys)
         self.changeable_parts += library_parts(user_functions)
         self._swap_attached_data(loggers.values())
 
@@ -258,7 +262,7 @@ class UncopiedCode:
 
     def _swap_methods(self, cls: type, stored_globals: set[VariableKey]) -> set[VariableKey]:
         """Swap copies in for the methods that share a global with copied functions if one of them assigns it."""
-        swapped = set()
+        swapped_names = set()
         for name, member in list(vars(cls).items()):
             used_globals = [
                 (self._copier.origin(function.__globals__), name)
@@ -271,8 +275,8 @@ class UncopiedCode:
                 self._copied_methods.update(functions_in(member))
                 copy = with_functions(member, self._copier.copy_function)
                 self._places.append(SwappedPlace(place, copy, is_function=True))
-                swapped.add((id(cls), name))
-        return swapped
+                swapped_names.add((id(cls), name))
+        return swapped_names
 
     def _swap_parts(self, functions: list[types.FunctionType], *, are_changed: bool) -> None:
         """Swap the data in the defaults and attributes of functions that are not copied, such as methods.
@@ -295,13 +299,15 @@ class UncopiedCode:
                     self._places.append(SwappedPlace(place, copied_value))
             attributes = vars(function)
             names = [name for name in attributes if not name.startswith("__")]
-            swapped = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
+            swapped_names = [name for name in names if self._swap(item_place(f"{title}.{name}", attributes, name))]
             if are_changed:
-                self._namespaces.append((function, frozenset(swapped)))
+                self._namespaces.append((function, frozenset(swapped_names)))
 
-    def _swap_assigned(self, assigned: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]) -> None:
+    def _swap_assigned(
+        self, owners_by_attribute: Mapping[tuple[int, str], Any], swapped_keys: set[tuple[int, str]]
+    ) -> None:
         """Swap the attributes that code assigns to, unless they are swapped already."""
-        for (_, name), owner in assigned.items():
+        for (_, name), owner in owners_by_attribute.items():
             if is_library_owner(owner):
                 self.changeable_parts.append(LibraryAttribute(owner, name))
             elif (id(vars(owner) if is_instance(owner, types.ModuleType) else owner), name) not in swapped_keys:
@@ -332,11 +338,11 @@ class UncopiedCode:
         self, modules: list[tuple[types.ModuleType, list[str]]]
     ) -> list[tuple[types.ModuleType, frozenset[str]]]:
         """Swap the values of names of modules; return the names whose values were swapped."""
-        swapped = []
+        swapped_names = []
         for module, names in modules:
             places = {name: item_place(f"{module.__name__}.{name}", vars(module), name) for name in names}
-            swapped.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
-        return swapped
+            swapped_names.append((module, frozenset(name for name, place in places.items() if self._swap(place))))
+        return swapped_names
 
     def _swap(self, place: NamedPlace) -> bool:
         """Swap a copy in for the value at a place; return whether swapping back undoes a run's assignments."""

@@ -231,21 +231,21 @@ class _Comparison:
         self, expected: list[tuple[Any, Any]], actual: list[tuple[Any, Any]], place: _Place, depth: int
     ) -> tuple[_Place, str] | None:
         by_key = dict(actual)
-        missing = [key for key, _ in expected if key not in by_key]
+        missing_keys = [key for key, _ in expected if key not in by_key]
         extra = by_key.keys() - {key for key, _ in expected}
         if extra == {_CAPTURABLE} and _is_param_group(place):
             actual = [(key, value) for key, value in actual if key != _CAPTURABLE]
             return self._find_in_mapping(expected, actual, place, depth)
         if len(actual) != len(expected):
             names = sorted(show(key) for key in extra if is_instance(key, str))
-            is_extended = len(names) == 1 == len(extra) and not missing
+            is_extended = len(names) == 1 == len(extra) and not missing_keys
             return place, f"an extra key {names[0]}" if is_extended else _describe_lengths(expected, actual)
-        if not missing and list(by_key) != [key for key, _ in expected]:
+        if not missing_keys and list(by_key) != [key for key, _ in expected]:
             return place, "a different order of the keys"
-        if not missing:
+        if not missing_keys:
             return self._find_in_parts(expected, [(key, by_key[key]) for key, _ in expected], place, depth)
         if not self._varies(place, _KEYS_PREFIX):
-            return place, f"no {show(missing[0])}"
+            return place, f"no {show(missing_keys[0])}"
         expected_parts, actual_parts = ([*enumerate(part for _, part in items)] for items in (expected, actual))
         return self._find_in_parts(expected_parts, actual_parts, place, depth)
 

@@ -90,8 +90,8 @@ def values_of_entry(
         The number of the entry's call in the run, from 1, and the number of all calls.
     """
     with entry.set_up(), sandboxed(), eager_random_numbers():
-        recorded = ValueRecorder()
-        backend = RecordingBackend(recorded)
+        recorder = ValueRecorder()
+        backend = RecordingBackend(recorder)
         subject = Subject(entry.call, entry.arguments)
         program = entry.compile(subject.call, backend)
         nonfinite_inputs = _nonfinite_inputs(subject)
@@ -99,7 +99,7 @@ def values_of_entry(
             recording.describe_device(Device("auto", default_device_name()))
             results = [_nonfinite_counts("graphs", program, subject)]
         own_report, files = build_with_files(recording.records)
-        recorded.forget()
+        recorder.forget()
         eager = ValueRecorder()
         with contextlib.suppress(TimeUpError):  # the graphs' own values are known
             results.append(_eager_counts(entry, eager))
@@ -120,11 +120,11 @@ def values_of_entry(
 
     eager_results = next((counts for counts in results if counts.by == "eager"), None)
     is_known = eager_results is not None and eager_results.raised is None
-    graph_values = [(graph_operation(key), value) for key, value in recorded.values.items()]
+    graph_values = [(graph_operation(key), value) for key, value in recorder.values.items()]
     eager_values = [(eager_operation(key), value) for key, value in eager.values.items()]
     order = {_line_of(operation): number for number, (operation, _) in reversed(list(enumerate(eager_values)))}
     eager_values = [(operation, value) for operation, value in eager_values if _line_of(operation) not in graph_lines]
-    origins = [(graph_operation(origin.key), origin) for origin in recorded.origins.values()]
+    origins = [(graph_operation(origin.key), origin) for origin in recorder.origins.values()]
     eager_origins = [(eager_operation(origin.key), origin) for origin in eager.origins.values()]
     origins += [(operation, origin) for operation, origin in eager_origins if _line_of(operation) not in graph_lines]
     line_values, left_out = _values_to_list([*graph_values, *eager_values], order, correspondence.run_report, lines)

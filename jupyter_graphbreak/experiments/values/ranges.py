@@ -54,10 +54,10 @@ def range_of(tensor: torch.Tensor) -> ValueRange:
 def _parts(numbers: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the numbers of a tensor in parts, without copying them."""
     by_stride = sorted(range(numbers.dim()), key=numbers.stride, reverse=True)
-    ordered = numbers.permute(by_stride)
-    ordered = ordered.view(-1) if ordered.is_contiguous() else ordered
-    elements_in_row = ordered.numel() // max(1, len(ordered))
-    yield from ordered.split(max(1, _ELEMENTS_IN_PART // max(1, elements_in_row)))
+    contiguous_numbers = numbers.permute(by_stride)
+    contiguous_numbers = contiguous_numbers.view(-1) if contiguous_numbers.is_contiguous() else contiguous_numbers
+    elements_in_row = contiguous_numbers.numel() // max(1, len(contiguous_numbers))
+    yield from contiguous_numbers.split(max(1, _ELEMENTS_IN_PART // max(1, elements_in_row)))
 
 
 def _range_of_part(numbers: torch.Tensor, shape: list[int], dtype: str) -> ValueRange:

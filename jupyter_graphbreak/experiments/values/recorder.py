@@ -120,15 +120,20 @@ class ValueRecorder:
         self._kept_flags.clear()
 
     def _add_forward(self, key: Hashable, value_range: ValueRange, execution: int) -> None:
-        recorded = self.values.get(key)
-        if recorded is None:
+        recorded_value = self.values.get(key)
+        if recorded_value is None:
             self.values[key] = RecordedValue(value_range, executions=execution)
         else:
-            recorded.forward, recorded.executions = merged_range(recorded.forward, value_range), execution
+            recorded_value.forward, recorded_value.executions = (
+                merged_range(recorded_value.forward, value_range),
+                execution,
+            )
 
     def _add_backward(self, key: Hashable, gradient: torch.Tensor) -> None:
-        recorded, value_range = self.values[key], range_of(gradient)
-        recorded.backward = value_range if recorded.backward is None else merged_range(recorded.backward, value_range)
+        recorded_value, value_range = self.values[key], range_of(gradient)
+        recorded_value.backward = (
+            value_range if recorded_value.backward is None else merged_range(recorded_value.backward, value_range)
+        )
 
     def _find_origins(
         self,
@@ -173,16 +178,16 @@ class ValueRecorder:
             count += 1
             self._functions.add(function)
             yield function
-            pending += [following for following, _ in function.next_functions]
+            pending += [next_function for next_function, _ in function.next_functions]
 
     def _flags(self, tensors: Iterable[torch.Tensor]) -> NonfiniteFlags:
         """Return whether any tensor has NaN, and whether any has infinite elements."""
         nan = inf = False
         for tensor in tensors:
-            cached = self._kept_flags.get(id(tensor))
+            kept_flags = self._kept_flags.get(id(tensor))
             version = in_place_change_count(tensor)
-            if cached is not None and cached[0]() is tensor and cached[1] == version:
-                flags = cached[2]
+            if kept_flags is not None and kept_flags[0]() is tensor and kept_flags[1] == version:
+                flags = kept_flags[2]
             else:
                 flags = nonfinite_flags(tensor)
                 self._keep_flags(tensor, flags)
@@ -241,11 +246,11 @@ class RecordingBackend:
     def __call__(self, module: torch.fx.GraphModule, _: Any, **__: Any) -> Callable[..., Any]:
         """Compile a graph."""
         frame, recorder = current_compile_id(), self._recorder
-        captured = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        self.operations += sum(node.op in _CALL_OPS for node in captured.graph.nodes)
+        captured_module = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+        self.operations += sum(node.op in _CALL_OPS for node in captured_module.graph.nodes)
 
         def run(*args: Any) -> Any:
-            return _RecordingInterpreter(captured, recorder, frame).run(*args)
+            return _RecordingInterpreter(captured_module, recorder, frame).run(*args)
 
         return run
 

@@ -34,34 +34,34 @@ def compared(new: str, *after: RunBreaks) -> BreakComparison:
 
 def test_a_place_that_breaks_for_a_different_cause_is_not_gone() -> None:
     comparison = compared(OLD, run(OLD, ("print(y.sum().item())", "print")))
-    assert comparison.removed == {"b2"}
+    assert comparison.removed_breaks == {"b2"}
     assert comparison.other_cause["b1"].gb_type == "print"
-    assert comparison.new == []
+    assert comparison.new_breaks == []
 
 
 def test_replaced_lines_keep_their_place() -> None:
     new = OLD.replace("    print(y.sum().item())", "    import sys\n    sys.stdout.write(str(y.sum().item()))")
     comparison = compared(new, run(new, ("y.sum().item()", "other")))
-    assert comparison.removed == {"b2"}
+    assert comparison.removed_breaks == {"b2"}
 
 
 def test_a_break_counts_on_every_input() -> None:
     comparison = compared(OLD, run(OLD), run(OLD, ("y.sum() > 0", "branch")))
-    assert comparison.removed == {"b1"}
+    assert comparison.removed_breaks == {"b1"}
 
 
 def test_a_break_at_an_inserted_line_is_new() -> None:
     new = OLD.replace("    return y", "    print(y)\n    return y")
     comparison = compared(new, run(new, ("print(y)\n", "print")))
-    assert comparison.removed == {"b1", "b2"}
-    assert [graph_break.gb_type for graph_break in comparison.new] == ["print"]
+    assert comparison.removed_breaks == {"b1", "b2"}
+    assert [graph_break.gb_type for graph_break in comparison.new_breaks] == ["print"]
 
 
 def test_a_break_that_the_program_has_on_other_inputs_is_not_new() -> None:
     again = run(OLD, ("y = x * 2", "elsewhere"))
     comparison = compare_breaks([BEFORE, again], [again], {})
-    assert comparison.removed == {"b1", "b2"}
-    assert comparison.new == []
+    assert comparison.removed_breaks == {"b1", "b2"}
+    assert comparison.new_breaks == []
 
 
 def test_breaks_follow_a_moved_block() -> None:
@@ -69,8 +69,8 @@ def test_breaks_follow_a_moved_block() -> None:
     head, _ = OLD.split(body)
     new = f"def inner(y):\n{body}\n\n\n{head.replace('print(y.sum().item())', 'return inner(y)')}"
     comparison = compared(new, run(new, ("y.sum() > 0", "branch")))
-    assert comparison.removed == {"b1"}
-    assert comparison.new == []
+    assert comparison.removed_breaks == {"b1"}
+    assert comparison.new_breaks == []
 
 
 def test_lines_that_are_replaced_together_are_one_place() -> None:
@@ -78,9 +78,9 @@ def test_lines_that_are_replaced_together_are_one_place() -> None:
     before = run(old, ("x.any()", "branch"), ("y[x]", "mask"), ("print(y)", "print"))
     new = old.replace("    if x.any():\n        y[x] = 1", "    y[x] = 1")
     comparison = compare_breaks([before], [run(new, ("y[x]", "mask"), ("print(y)", "print"))], {"f.py": (old, new)})
-    assert comparison.removed == frozenset()
+    assert comparison.removed_breaks == frozenset()
     assert comparison.other_cause["b1"].gb_type == "mask"
-    assert comparison.new == []
+    assert comparison.new_breaks == []
 
 
 def test_a_break_in_a_file_is_described_with_the_files_name() -> None:

@@ -132,13 +132,13 @@ def set_up(loaded: LoadedProgram) -> Iterator[None]:
 
 
 def observe_call(
-    path: Path, text: str, set_up: Callable[[LoadedProgram], Any], compile_with: Callable[..., Any] | None
+    path: Path, text: str, prepare: Callable[[LoadedProgram], Any], compile_with: Callable[..., Any] | None
 ) -> Observation:
     """Load a program again, and call it once.
 
     Parameters
     ----------
-    set_up : callable
+    prepare : callable
         Given the program, sets it up and returns its arguments.
     compile_with : callable or None
         A replacement of ``torch.compile`` during the call; ``None`` stands for leaving functions uncompiled.
@@ -160,7 +160,7 @@ def observe_call(
             root.handlers[:] = [recorder]
             loaded = LoadedProgram(path, text)
             getattr(loaded.module, "setup", lambda: None)()
-            arguments = set_up(loaded)
+            arguments = prepare(loaded)
             call = loaded.f
             if compile_with is not None and text.count("torch.compile") == 0:
                 call = compile_with(call)
@@ -261,10 +261,10 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
     A program may name further arguments that show its trap, by ``hostile()``.
     """
 
-    def set_up_with(
+    def preparation_with(
         change: Callable[[Any], Any], index: int | None = None, other: Any = None, name: str | None = None
     ) -> Callable[[LoadedProgram], Any]:
-        def set_up(loaded: LoadedProgram) -> Any:
+        def prepare(loaded: LoadedProgram) -> Any:
             if name is not None:
                 setattr(loaded.module, name, other)
             memo: dict[int, Any] = {}
@@ -273,31 +273,31 @@ def ways_to_call(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], 
                 arguments[index] = _map(other, change, memo)
             return tuple(arguments)
 
-        return set_up
+        return prepare
 
-    ways = {name: set_up_with(change) for name, change in _CHANGES.items()}
+    ways = {name: preparation_with(change) for name, change in _CHANGES.items()}
     values = {"": _CHANGES["as given"], ", negative": _CHANGES["negative"]}
     for suffix, change in values.items():
         for index, part in enumerate(program.given()[0]):
             for other in _numbers_like(part):
-                ways[f"argument {index} = {other}{suffix}"] = set_up_with(change, index, other)
+                ways[f"argument {index} = {other}{suffix}"] = preparation_with(change, index, other)
             if isinstance(part, list) and part:
                 for size, items in {"empty": part[:0], "shorter": part[:1], "longer": [*part, *part]}.items():
-                    ways[f"argument {index} {size}{suffix}"] = set_up_with(change, index, items)
+                    ways[f"argument {index} {size}{suffix}"] = preparation_with(change, index, items)
         for name, part in vars(program.module).items():
             for other in _numbers_like(part) if name.isupper() else ():
-                ways[f"{name} = {other}{suffix}"] = set_up_with(change, name=name, other=other)
+                ways[f"{name} = {other}{suffix}"] = preparation_with(change, name=name, other=other)
     return ways | _hostile_ways(program)
 
 
 def _hostile_ways(program: LoadedProgram) -> dict[str, Callable[[LoadedProgram], Any]]:
     """Return ways to call a program with the further arguments that it names."""
 
-    def set_up_for(index: int) -> Callable[[LoadedProgram], Any]:
+    def preparation_for(index: int) -> Callable[[LoadedProgram], Any]:
         return lambda loaded: loaded.module.hostile()[index]
 
     count = len(getattr(program.module, "hostile", list)())
-    return {f"hostile {index}": set_up_for(index) for index in range(count)}
+    return {f"hostile {index}": preparation_for(index) for index in range(count)}
 
 
 def _numbers_like(value: Any) -> list[Any]:
@@ -451,11 +451,11 @@ def _originals(
     if remedy.verdict == "works on what ran":
         ways = {"as given": ways["as given"]}
     elif remedy.verdict == "works but differs" and remedy.reason is not None:  # it names what else differs
-        ways = {what: set_up for what, set_up in ways.items() if not any(what in kind for kind in _OTHER_KINDS)}
-    expected = {what: observe_call(path, text, set_up, None) for what, set_up in ways.items()}
+        ways = {what: prepare for what, prepare in ways.items() if not any(what in kind for kind in _OTHER_KINDS)}
+    expected = {what: observe_call(path, text, prepare, None) for what, prepare in ways.items()}
     refused = {what for what, result in expected.items() if result.raised is not None}
     left_out = {what for kind in _OTHER_KINDS if kind & refused for what in kind}
-    return [(what, set_up, expected[what]) for what, set_up in ways.items() if what not in left_out]
+    return [(what, prepare, expected[what]) for what, prepare in ways.items() if what not in left_out]
 
 
 def false_claims(
@@ -480,27 +480,27 @@ def false_claims(
 
     differences = []
     with _settings():
-        for what, set_up, expected in _originals(path, program.text, loaded, remedy):
+        for what, prepare, expected in _originals(path, program.text, loaded, remedy):
             if remedy.code is not None:
                 exec(remedy.code, {"model": loaded.f})  # noqa: S102 - what the report says
             if remedy.settings == {} and remedy.verdict == "works":
                 differences += [
                     f"{what}: uncompiled: {difference}"
                     for difference in describe_differences(
-                        expected, observe_call(path, text, set_up, None), remedy, what
+                        expected, observe_call(path, text, prepare, None), remedy, what
                     )
                 ]
             if what in _ONLY_UNCOMPILED:
                 continue
             counters.clear()
             with counted_breaks(path) as broken:
-                actual = observe_call(path, text, set_up, compiling)
+                actual = observe_call(path, text, prepare, compiling)
             breaks = sum(counters["graph_break"].values())
             torch._dynamo.config.load_config(_DEFAULTS)
             call_differences = describe_differences(expected, actual, remedy, what)
             if call_differences:  # compilation alone makes the same difference
                 usual = describe_differences(
-                    expected, observe_call(path, program.text, set_up, compiling), remedy, what
+                    expected, observe_call(path, program.text, prepare, compiling), remedy, what
                 )
                 call_differences = [difference for difference in call_differences if difference not in usual]
             differences += [f"{what}: {difference}" for difference in call_differences]

@@ -204,7 +204,7 @@ class Session:
         self.reports: list[dict[str, Any]] = []
         #: Everything displayed by the last cell, including reports.
         self.shown: list[str] = []
-        self._unseen = set(shell.user_ns)
+        self._initial_names = set(shell.user_ns)
         shell.display_pub = Displays(self._written, self.reports, self.shown)
 
     def run(self, cell: Cell) -> Seen:
@@ -227,7 +227,7 @@ class Session:
             "names": [
                 f"{name} = {describer.describe(value)}"
                 for name, value in sorted(self._shell.user_ns.items())
-                if name not in self._unseen
+                if name not in self._initial_names
                 and not re.fullmatch(
                     r"_i?\d+|_ii?i?|__compiled_fn.*|__builtins_dict_.*|__resume_at.*|__gen_rand_values_.*", name
                 )

@@ -199,27 +199,34 @@ def compare_runs(before: Report, after: Report) -> Changes:
     pairs, gone, new = _match_breaks(before.breaks, after.breaks, moved_to)
     old_names, new_names = _source_names(before), _source_names(after)
     after_reuse = ReusableCode(before, after, gone, moved_to)
-    before_reuse = ReusableCode(after, before, new, {now: old for old, now in moved_to.items()})
+    before_reuse = ReusableCode(after, before, new, {later: earlier for earlier, later in moved_to.items()})
     is_partial = after_reuse.hides_something or before_reuse.hides_something
     hidden_ids = {id(break_) for break_ in (*after_reuse.hidden, *before_reuse.hidden)}
-    gone = [old for old in gone if id(old) not in hidden_ids]
-    new = [now for now in new if id(now) not in hidden_ids]
-    moved = [(old, now) for old, now in pairs if _break_place(old, old_names) != _break_place(now, new_names)]
-    moved_ids = {now.id for _, now in moved}
+    gone = [earlier for earlier in gone if id(earlier) not in hidden_ids]
+    new = [later for later in new if id(later) not in hidden_ids]
+    moved = [
+        (earlier, later)
+        for earlier, later in pairs
+        if _break_place(earlier, old_names) != _break_place(later, new_names)
+    ]
+    moved_ids = {later.id for _, later in moved}
     return Changes(
         before=_run_figures(before, after_reuse if is_partial else None),
         after=_run_figures(after, before_reuse if is_partial else None),
         breaks=[
-            *(_break_change("gone", old, _break_place(old, old_names), None) for old in gone),
-            *(_break_change("new", now, None, _break_place(now, new_names)) for now in new),
+            *(_break_change("gone", earlier, _break_place(earlier, old_names), None) for earlier in gone),
+            *(_break_change("new", later, None, _break_place(later, new_names)) for later in new),
             *(
-                _break_change("moved", now, _break_place(old, old_names), _break_place(now, new_names))
-                for old, now in moved
+                _break_change("moved", later, _break_place(earlier, old_names), _break_place(later, new_names))
+                for earlier, later in moved
             ),
-            *(_break_change("unknown", old, _break_place(old, old_names), None) for old in after_reuse.hidden),
-            *(_break_change("unknown", now, None, _break_place(now, new_names)) for now in before_reuse.hidden),
+            *(
+                _break_change("unknown", earlier, _break_place(earlier, old_names), None)
+                for earlier in after_reuse.hidden
+            ),
+            *(_break_change("unknown", later, None, _break_place(later, new_names)) for later in before_reuse.hidden),
         ],
-        same=[now.id for _, now in pairs if now.id not in moved_ids],
+        same=[later.id for _, later in pairs if later.id not in moved_ids],
         reused=[
             *(_reused(part, old_names, "after") for part in after_reuse.functions),
             *(_reused(part, new_names, "before") for part in before_reuse.functions),

@@ -276,7 +276,7 @@ _MAX_LINES = 48
 _CONTEXT_LINES = 2
 #: The maximum and minimum number of calls of one stack to name, and the maximum columns of a source line.
 _MAX_CALLS, _MIN_CALLS, _MAX_LINE_CHARS = 40, 2, 2_000
-#: At most this many places of one cause are listed.
+#: At most this many places of one cause are listed, and breaks of one line underlined.
 _MAX_PLACES = 5
 #: At most this many differences between compiled and eager paths are listed.
 _MAX_PATHS = 5
@@ -597,7 +597,7 @@ def _source_lines(report: Report, source: Source, room: int, listed: set[int]) -
 def _lines_that_recompile(report: Report, source: Source) -> list[int]:
     """Return the lines of a source that use the values whose guards failed."""
     guards = [guard for recompilation in listed_recompilations(report) for guard in recompilation.guards]
-    return [place_.line for guard in guards for place_ in guard.locations if place_.source == source.id]
+    return [location.line for guard in guards for location in guard.locations if location.source == source.id]
 
 
 def _lines_near(lines: list[Line], room: int, listed_breaks: set[int], varying: Sequence[int]) -> list[Line]:

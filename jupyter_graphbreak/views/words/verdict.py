@@ -169,20 +169,22 @@ def _as_sentence(reason: str) -> str:
 def _first_step(report: Report) -> str:
     """Return what to do first about the breaks: ". Fix break 1 first: it adds 2 graphs."."""
     is_compiled = any(frame.graphs and frame.outcome == "compiled" for frame in report.frames) or not report.frames
-    nothing_compiled = "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
+    further_sentences = (
+        "" if report.graphs and is_compiled else f" Nothing was compiled{_why_nothing_compiled(report)}."
+    )
     chosen = [remedy for remedy in compatible_remedies(report) if remedy.breaks]
     part = _part_with_one_break(report)
     if chosen:
-        return f". {_working_changes_text(report, chosen)}{part}{nothing_compiled}"
+        return f". {_working_changes_text(report, chosen)}{part}{further_sentences}"
     reasons = {remedy.reason for remedy in report.remedies or [] if remedy.reason != INTERRUPTED}
     if any(remedy.kind != "person" for remedy in report.remedies or []):
-        nothing_compiled = f"{_no_working_change_text(report)}{part}{nothing_compiled}"
+        further_sentences = f"{_no_working_change_text(report)}{part}{further_sentences}"
     elif len(reasons) == 1 and (reason := reasons.pop()):
-        nothing_compiled = f" {_as_sentence(one_line(reason))}{nothing_compiled}"
+        further_sentences = f" {_as_sentence(one_line(reason))}{further_sentences}"
     if outside := _breaks_to_keep_outside(report):
         advice = _DETAIL_OF_ADVICE.split(guidance(report, outside[0])[0].text)[0]
-        return f".{nothing_compiled} {_subject(report, outside)} outside of the compiled function: {advice}."
-    states_eager = " ran eagerly" in nothing_compiled
+        return f".{further_sentences} {_subject(report, outside)} outside of the compiled function: {advice}."
+    states_eager = " ran eagerly" in further_sentences
     total, largest_group = len(report.breaks), _largest_group(report)
     if largest_group:
         share = "all" if len(largest_group) == total else f"{len(largest_group)} of them"
@@ -191,18 +193,18 @@ def _first_step(report: Report) -> str:
         cost = f" {'They ' if cost.startswith('add') else ''}{cost}." if cost and not is_stated_already else ""
         advice = _shared_advice(report, largest_group)
         reason = f"with the same fix: {advice}" if advice else f"for one reason: {title_of(largest_group[0])}"
-        return f", {share} {reason}.{nothing_compiled}{cost}"
+        return f", {share} {reason}.{further_sentences}{cost}"
     first = ordered_breaks(report)[0]
     effect = _worst_effect(report, first)
     if not effect and total > 1:
         worst = max(ordered_breaks(report), key=_break_weight)
         worst_step = f" Fix break {break_numbers(report)[worst.id]} first: it {_worst_effect(report, worst)}."
-        return f".{nothing_compiled}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
+        return f".{further_sentences}{worst_step if _worst_effect(report, worst) else ' Fix break 1 first.'}"
     if total == 1:
         is_stated_already = states_eager and effect.endswith("run eagerly")
         effect_text = f": it {effect}" if effect and not is_stated_already else ""
-        return f"{_place_suffix(report, first.location)}{effect_text}.{nothing_compiled}"
-    return f".{nothing_compiled} Fix break 1 first{f': it {effect}' if effect else ''}."
+        return f"{_place_suffix(report, first.location)}{effect_text}.{further_sentences}"
+    return f".{further_sentences} Fix break 1 first{f': it {effect}' if effect else ''}."
 
 
 def _breaks_to_keep_outside(report: Report) -> list[Break]:

@@ -36,15 +36,15 @@ export function excerpt(line: HTMLElement, card: HTMLElement): HTMLElement {
   const text = makeElement('pre');
   let own = line;
   // The notes of a line are rows below it.
-  for (const near of rows.slice(
+  for (const row of rows.slice(
     first && rows.indexOf(first),
     after && rows.indexOf(after)
   )) {
     // prettier-ignore
-    const copy = near.cloneNode(true) as HTMLElement;
+    const copy = row.cloneNode(true) as HTMLElement;
     copy.removeAttribute('id');
     copy.classList.remove('gb-with', 'gb-selected');
-    if (near === line) {
+    if (row === line) {
       own = copy;
       copy.classList.add('gb-selected');
     }

@@ -126,13 +126,13 @@ def observe_runs(make: Callable[[], Any], variants: Iterable[str], seed: int = 3
     observed: dict[str, Observed] = {}
     counted: list[int] = []
     for variant in variants:
-        seen = observed.setdefault(variant, {})
-        for turn in ("first", "second"):
+        of_variant = observed.setdefault(variant, {})
+        for ordinal in ("first", "second"):
             args, kwargs = _varied(program.given(), VARIANTS[variant])
             torch.manual_seed(seed)
             random.seed(seed)
             np.random.seed(seed)  # noqa: NPY002
-            seen |= {f"{turn} {key}": value for key, value in _observe(program, call, args, kwargs).items()}
+            of_variant |= {f"{ordinal} {key}": value for key, value in _observe(program, call, args, kwargs).items()}
             counted = counted or [counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"]]
     return ObservedRun(observed, *counted)
 

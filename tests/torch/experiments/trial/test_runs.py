@@ -251,7 +251,7 @@ def view_instead_of_the_same() -> Any:
     return same, view
 
 
-@case("aliasing", "makes the result a separate object, but in the original it is the argument given", [1, 2])
+@case("aliasing", "makes the result a separate object, but in the original it is the argument value", [1, 2])
 def separate_list() -> Any:
     return lambda value: value, lambda value: list(value)
 

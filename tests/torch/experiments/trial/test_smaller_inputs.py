@@ -42,7 +42,7 @@ def large_only(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
-def of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
+def reference_of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
     monkeypatch.setattr(reference, "_SLOW_S", 0.0)
     arguments = Arguments(torch.arange(64.0))
     slow_reference = Reference(fn, Input(arguments, describe("the first input", arguments, fn)))
@@ -51,18 +51,18 @@ def of_slow_function(monkeypatch: pytest.MonkeyPatch, fn: Any) -> Reference:
 
 
 def test_inputs_of_a_slow_function_are_smaller_and_described_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = of_slow_function(monkeypatch, double)
+    reference = reference_of_slow_function(monkeypatch, double)
     descriptions = {case.input.description: case.input.arguments.args[0].numel() for case in reference.edge_cases()}
     assert descriptions["all tensors nan, with smaller tensors"] == 2
     assert descriptions["size 3 instead of 64, with smaller tensors"] == 3
 
 
 def test_an_input_is_not_smaller_if_other_lines_then_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert of_slow_function(monkeypatch, large_only).base.arguments.args[0].numel() == 64
+    assert reference_of_slow_function(monkeypatch, large_only).base.arguments.args[0].numel() == 64
 
 
 def test_a_slow_function_is_called_again_only_if_other_lines_ran(monkeypatch: pytest.MonkeyPatch) -> None:
-    reference = of_slow_function(monkeypatch, large_only)
+    reference = reference_of_slow_function(monkeypatch, large_only)
     run_input = Mock(wraps=reference._run_input)
     monkeypatch.setattr(reference, "_run_input", run_input)
     cases = list(reference.edge_cases())

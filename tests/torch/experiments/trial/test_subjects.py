@@ -502,7 +502,7 @@ def test_runs_do_not_change_an_assigned_tensor() -> None:
 
 
 class Runner:
-    """Like Accelerator of accelerate: copies of it are itself, and its state is that of all instances."""
+    """Like accelerate's Accelerator: copying it returns the object itself, and all instances share one state."""
 
     shared: ClassVar[dict[str, Any]] = {}
 

@@ -29,7 +29,7 @@ from jupyter_graphbreak.views.words.plain_text import and_list, one_line, times_
 from jupyter_graphbreak.views.words.remedies import BreakRemedies, remedies_for_recompiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from jupyter_graphbreak.report.cost import BlockDifference
     from jupyter_graphbreak.report.location import HeadKind, Location
@@ -205,10 +205,12 @@ def recompilations(report: Report) -> list[Recompilation]:
     limit = report.config.get("recompile_limit")
     limit_or_zero = limit if isinstance(limit, int) else 0
     inner_frames = {frame.id for frame in report.frames if frame.role != "entry"}
+    library_sources = {source.id for source in report.sources if source.kind == "library"}
     return [
         _make_recompilation(
             recompiles,
             limit_or_zero,
+            library_sources,
             is_inner=not inner_frames.isdisjoint({recompiles[0].frame, recompiles[0].of}),
             is_library=is_of_library(report, recompiles[0].location),
         )
@@ -353,7 +355,9 @@ def function_name(report: Report, recompilation: Recompilation) -> str:
     return function_of(report, recompilation.location)
 
 
-def _make_recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bool, is_library: bool) -> Recompilation:
+def _make_recompilation(
+    recompiles: list[Recompile], limit: int, library_sources: Container[str], *, is_inner: bool, is_library: bool
+) -> Recompilation:
     """Group the failed guards of a function by subject."""
     guards = failed_guards(
         (
@@ -361,6 +365,7 @@ def _make_recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bo
             for index, recompile in enumerate(recompiles)
             for reason in reversed(recompile.reasons)  # PyTorch lists the latest version first
         ),
+        library_sources,
         is_inner=is_inner,
         is_library=is_library,
     )
@@ -385,7 +390,11 @@ def _make_recompilation(recompiles: list[Recompile], limit: int, *, is_inner: bo
 
 
 def failed_guards(
-    failures: Iterable[tuple[int, _Failure]], *, is_inner: bool = False, is_library: bool = False
+    failures: Iterable[tuple[int, _Failure]],
+    library_sources: Container[str] = (),
+    *,
+    is_inner: bool = False,
+    is_library: bool = False,
 ) -> list[FailedGuard]:
     """Group guards that failed by subject, the most frequent first.
 
@@ -393,6 +402,8 @@ def failed_guards(
     ----------
     failures : iterable of tuple
         The guards in the order in which they failed, each with the number of the recompile.
+    library_sources : container of str
+        The ids of the sources of libraries.
     is_inner : bool
         Whether the function is called between breaks, so that the program itself passes no arguments to it.
     is_library : bool
@@ -400,7 +411,10 @@ def failed_guards(
     """
     failures_by_subject: dict[str, list[tuple[int, _Failure, _Variation | None]]] = {}
     for index, reason in failures:
-        variation = _find_variation(reason.guard, is_inner=is_inner, is_library=is_library)
+        is_read_by_library = reason.location is not None and reason.location.source in library_sources
+        variation = _find_variation(
+            reason.guard, is_inner=is_inner, is_library=is_library, is_read_by_library=is_read_by_library
+        )
         subject = variation.subject or variation.name if variation is not None else _readable_guard(reason.guard)
         failures_by_subject.setdefault(subject, []).append((index, reason, variation))
     guards = sorted(map(_make_failed_guard, failures_by_subject.values()), key=lambda guard: -guard.times)
@@ -492,7 +506,7 @@ def _readable_guard(guard: str) -> str:
     return METHOD_OWNER.sub("self", plain_guard(guard.partition(_PARAMETER_HINT_START)[0]))
 
 
-def _find_variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variation | None:
+def _find_variation(guard: str, *, is_inner: bool, is_library: bool, is_read_by_library: bool) -> _Variation | None:
     guard = _readable_guard(guard)
     if guard.startswith(_TENSOR_GUARD_START) and (tensor := _TENSOR_GUARD.search(guard)):
         rest = guard[tensor.end() :]
@@ -503,7 +517,12 @@ def _find_variation(guard: str, *, is_inner: bool, is_library: bool) -> _Variati
     if match := _VALUE_GUARD.fullmatch(guard):
         name, value = match["name"], match["value"]
         shown_name = "the value that the break returned" if name.startswith(BREAK_RESULT_PREFIX) else name
-        return _Variation(shown_name, value, None, _advice_on_value(name, value, is_library=is_library))
+        return _Variation(
+            shown_name,
+            value,
+            None,
+            _advice_on_value(name, value, is_library=is_library, is_read_by_library=is_read_by_library),
+        )
     if wrong_type := _TENSOR_TYPE_GUARD.fullmatch(guard):
         return _Variation(f"`{wrong_type['name']}` has a different type ({wrong_type['type']})", "", None, "")
     if freed_object := _FREED_OBJECT.fullmatch(guard):
@@ -561,7 +580,7 @@ def _tensor_variation(
     )
 
 
-def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
+def _advice_on_value(name: str, value: str, *, is_library: bool, is_read_by_library: bool) -> str:
     is_number = re.fullmatch(r"-?\d+(?:\.\d+)?", value) is not None
     is_constant = value in {"0", "1"}  # also with `dynamic=True`
     if is_library:
@@ -576,8 +595,10 @@ def _advice_on_value(name: str, value: str, *, is_library: bool) -> str:
     if name.startswith(BREAK_RESULT_PREFIX):
         setting = "" if is_constant else "; or `torch.compile(..., dynamic=True)`"
         return f"remove the break: the recompiles end with it{setting}"
-    tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     is_attribute = "." in name
+    if is_attribute and is_read_by_library:  # such as the p of Dropout and the kernel_size of AvgPool1d
+        return f"each value of `{name}` is compiled separately: use few values, or a tensor if the library takes one"
+    tensor = f"a tensor instead of a number: `{name} = torch.tensor({value})`"
     if is_attribute and "." not in value:  # the setting is about integers
         return f"{tensor}; for a module, `torch._dynamo.config.allow_unspec_int_on_nn_module = True` does as well"
     return tensor if is_attribute or is_constant else f"`torch.compile(..., dynamic=True)`, or {tensor}"

@@ -190,12 +190,18 @@ def test_the_course_names_calls_and_contains_a_break_of_six_frames_once() -> Non
 
 
 def again(*guards: str, limit: bool = False) -> Report:
+    return again_at(None, *guards, limit=limit)
+
+
+def again_at(guard_location: Location | None, *guards: str, limit: bool = False) -> Report:
     f = Location("s1", 2, 2, function="f")
     recompiles = [
-        Recompile(f"0/{index}", "0/0", "f", f, [GuardFailure(guard)], limit and index == len(guards))
+        Recompile(f"0/{index}", "0/0", "f", f, [GuardFailure(guard, guard_location)], limit and index == len(guards))
         for index, guard in enumerate(guards, start=1)
     ]
-    return replace(no_breaks(), recompiles=recompiles)
+    report = no_breaks()
+    library = Source("s9", "dropout.py", "library", "torch/nn/modules/dropout.py")
+    return replace(report, sources=[*report.sources, library], recompiles=recompiles)
 
 
 def test_if_the_time_ends_before_any_trial_the_general_advice_stays_with_the_reason() -> None:
@@ -269,6 +275,11 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             again("self.rate == 0.1"),
             "self.rate: 0.1 -> different value",
             "a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
+        ),
+        (
+            again_at(Location("s9", 73, 73), "self.dropout.p == 0.1"),
+            "self.dropout.p: 0.1 -> different value",
+            "each value of `self.dropout.p` is compiled separately: use few values, or a tensor if the library takes one",
         ),
         (
             again("len(args) == 2"),

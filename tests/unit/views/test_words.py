@@ -277,9 +277,9 @@ def test_if_the_time_ends_before_any_trial_no_view_says_that_no_remedy_applies()
             "a tensor instead of a number: `self.rate = torch.tensor(0.1)`",
         ),
         (
-            again_at(Location("s9", 73, 73), "self.dropout.p == 0.1"),
-            "self.dropout.p: 0.1 -> different value",
-            "each value of `self.dropout.p` is compiled separately: use few values, or a tensor if the library takes one",
+            again_at(Location("s9", 73, 73), "self.drop.p == 0.1"),
+            "self.drop.p: 0.1 -> different value",
+            "each value of `self.drop.p` is compiled separately: use few values, or a tensor if the library takes one",
         ),
         (
             again("len(args) == 2"),

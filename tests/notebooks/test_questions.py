@@ -251,6 +251,8 @@ arguments that are views of one another | messages_kernels#inductor-generated-co
 OverflowError: Python int too large on Windows | messages_kernels#inductor-generated-code | without a mode
 PermissionError in torchinductor's folder | messages_kernels#files-and-caches | Delete the folder
 can't start new thread, 8 ranks | messages_kernels#worker-processes | up to 32 workers
+BackendCompilerFailed: missing 'inner_exception' | messages_kernels#worker-processes | that worker's lines above
+_prims_common.check is deprecated | messages_warnings#breaks-and-recompiles | updating the library ends it
 Disk quota exceeded on a cluster | messages_kernels#files-and-caches | limit their number
 CppCompileError | messages_kernels#inductor-generated-code | g++ 8.3
 Device mps not supported | in_a_notebook#no-gpu-no-compiler-no-triton | Apple's GPU
